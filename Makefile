@@ -1,0 +1,57 @@
+# Two commands do everything: `make run` and `make test`. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+OUT := out
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint docs bench prove clean
+
+help:  ## List the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read back, measure, draw
+	@mkdir -p $(OUT)
+	$(BIN)/presage trace generate lublin $(OUT)/workload.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1
+	$(BIN)/presage trace convert $(OUT)/workload.swf.gz $(OUT)/workload.parquet
+	$(BIN)/presage trace stats $(OUT)/workload.parquet
+	$(BIN)/presage trace plot $(OUT)/workload.parquet $(OUT)/workload.png
+	@echo "Next: $(BIN)/presage --help"
+
+test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.dev  ## Check format, style, types and the order of the rooms
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+docs: $(VENV)/.dev  ## Build the documentation into docs/_build
+	$(BIN)/sphinx-build --fail-on-warning --quiet docs docs/_build
+	@echo "Open docs/_build/index.html"
+
+bench: $(VENV)/.dev  ## Run the benchmarks; each prints one JSON object
+	$(BIN)/python benchmarks/trace_read.py
+
+prove: $(VENV)/.dev  ## Run the long experiments as resumable cells; results go to docs/results/data
+	$(BIN)/python benchmarks/prove.py
+
+clean:  ## Remove everything that the other commands made
+	rm -rf $(VENV) $(OUT) docs/_build docs/reference/api build dist .pytest_cache .mypy_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Presage needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is missing. Install it with: sudo apt-get install -y python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[plot]'
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.base

@@ -1,0 +1,141 @@
+"""Every error that Presage raises on purpose.
+
+    PresageError                    exit code 1
+    ├── UsageError                  2   the call itself is wrong: an option, a combination
+    ├── UnknownNameError            2   no such format, rule, model…; says the closest match
+    ├── InputError                  3   something read from outside cannot be used
+    │   ├── UnreadableSourceError       a file is missing, cut off, empty, or not text
+    │   ├── UnknownFormatError          no reader, or more than one, recognises a file
+    │   ├── MalformedTraceError         a trace on disk breaks its own schema
+    │   └── RejectedRowsError           rows were rejected and the caller asked for strictness
+    ├── MissingDependencyError      4   an optional package is not installed
+    └── ConfigError                 5   a setting has a value that cannot be used
+
+A message has three parts: what is wrong, what was expected, what to do. `str(error)` joins them; the parts
+stay available to programs. Exit code 6 is no error: `validate` ran and found problems. 130 is Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PresageError(Exception):
+    """The root of the tree; catches everything that Presage raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, problem: str, *, expected: str = "", remedy: str = "") -> None:
+        self.problem = problem.rstrip(".")
+        self.expected = expected.rstrip(".")
+        self.remedy = remedy.rstrip(".")
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        parts = [self.problem]
+        if self.expected:
+            parts.append(f"Expected {self.expected}")
+        if self.remedy:
+            parts.append(self.remedy)
+        return ". ".join(parts) + "."
+
+    def as_dict(self) -> dict[str, str]:
+        """Return the parts for machines; empty parts are left out."""
+        parts = {
+            "code": self.code,
+            "problem": self.problem,
+            "expected": self.expected,
+            "remedy": self.remedy,
+        }
+        return {key: text for key, text in parts.items() if text}
+
+
+class UsageError(PresageError):
+    """The call itself is wrong."""
+
+    code = "usage"
+    exit_code = 2
+
+
+class UnknownNameError(PresageError):
+    """Nothing of that name is registered."""
+
+    code = "unknown_name"
+    exit_code = 2
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, remedy: str = "") -> None:
+        names = sorted(known)
+        self.name = name
+        self.suggestion = closest(name, names)
+        hint = f"Did you mean {self.suggestion!r}?" if self.suggestion else remedy
+        super().__init__(
+            f"There is no {kind} named {name!r}",
+            expected=f"one of {', '.join(names)}" if names else "",
+            remedy=hint,
+        )
+
+    def __str__(self) -> str:
+        return super().__str__().replace("?.", "?")
+
+
+class InputError(PresageError):
+    """Something read from outside cannot be used."""
+
+    code = "input"
+    exit_code = 3
+
+
+class UnreadableSourceError(InputError):
+    """A file is missing, cut off, empty, or not text."""
+
+    code = "unreadable_source"
+
+
+class UnknownFormatError(InputError):
+    """No reader recognises a file, or several do equally."""
+
+    code = "unknown_format"
+
+
+class MalformedTraceError(InputError):
+    """A trace breaks the canonical schema."""
+
+    code = "malformed_trace"
+
+
+class RejectedRowsError(InputError):
+    """Rows were rejected although the caller asked for none to be."""
+
+    code = "rejected_rows"
+
+
+class MissingDependencyError(PresageError):
+    """An optional package is not installed."""
+
+    code = "missing_dependency"
+    exit_code = 4
+
+    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed",
+            remedy=f"Install it with: pip install 'presage[{extra}]'",
+        )
+
+
+class ConfigError(PresageError):
+    """A setting has a value that cannot be used."""
+
+    code = "config"
+    exit_code = 5
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most like `name`, or None if nothing is near."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
+    return by_folded[near[0]] if near else None

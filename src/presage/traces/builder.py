@@ -1,0 +1,264 @@
+"""What a reader pours its rows into, and how a trace comes out of it, in memory or straight to disk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from presage.errors import RejectedRowsError, UnreadableSourceError
+from presage.traces import schema
+from presage.traces.manifest import HAS, Machine, Manifest, SourceFile
+from presage.traces.trace import (
+    METADATA_KEY,
+    SIDE_TABLES,
+    Trace,
+    describe,
+    save_side_tables,
+    sort_by_submit,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+REJECT_TEXT_CHARS = 200
+ID_REPEAT_MARK = "~"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a person may have to tell a reader because the log does not say it."""
+
+    time_zone: str = "UTC"
+    """Zone of local times that are written without one."""
+    fields: tuple[str, ...] = ()
+    """Names of the columns of a delimited log that has no header."""
+    strict: bool = False
+    """Fail if any row is rejected."""
+
+
+class TraceBuilder:
+    """Collects the rows of one trace.
+
+    Readers call `add_jobs` and its siblings with frames that have any subset of the canonical columns (and
+    `x_…` leftovers), `reject` for every row they cannot read, and `describe` for what the log says about
+    itself. With `spill`, job batches go to that folder instead of staying in memory.
+    """
+
+    def __init__(self, options: ReadOptions | None = None, *, spill: Path | None = None) -> None:
+        self.options = options or ReadOptions()
+        self._spill = spill
+        self._jobs: list[pl.DataFrame] = []
+        self._parts: list[Path] = []
+        self._sides: dict[str, list[pl.DataFrame]] = {name: [] for name in SIDE_TABLES}
+        self._rejects: list[tuple[str, int | None, str, str]] = []
+        self._notes: list[str] = []
+        self._counts: Counter[str] = Counter()
+        self._sources: list[SourceFile] = []
+        self._manifest = Manifest()
+        self._spilled = _Spilled()
+
+    # ---- what readers call
+
+    def add_jobs(self, jobs: pl.DataFrame) -> None:
+        """Take a batch of jobs, in the log's order."""
+        if not len(jobs):
+            return
+        batch = schema.conform(jobs, "jobs")
+        if self._spill is None:
+            self._jobs.append(batch)
+            return
+        part = self._spill / f"part-{len(self._parts):06d}.parquet"
+        batch.write_parquet(part, compression="lz4")
+        self._parts.append(part)
+        self._spilled.observe(batch)
+
+    def add_attempts(self, attempts: pl.DataFrame) -> None:
+        """Take attempts of jobs."""
+        self._sides["attempts"].append(schema.conform(attempts, "attempts"))
+
+    def add_edges(self, edges: pl.DataFrame) -> None:
+        """Take dependencies between jobs."""
+        self._sides["edges"].append(schema.conform(edges, "edges"))
+
+    def add_nodes(self, nodes: pl.DataFrame) -> None:
+        """Take nodes of the machine."""
+        self._sides["nodes"].append(schema.conform(nodes, "nodes"))
+
+    def add_snapshots(self, snapshots: pl.DataFrame) -> None:
+        """Take observations of nodes."""
+        self._sides["snapshots"].append(schema.conform(snapshots, "snapshots"))
+
+    def reject(self, file: str, line: int | None, reason: str, text: str = "") -> None:
+        """Record a row that could not be read."""
+        self._rejects.append((file, line, reason, text[:REJECT_TEXT_CHARS]))
+
+    def rejecter(self, file: str) -> Callable[[int, str, str], None]:
+        """Return `reject` bound to one file, as `Source` wants it."""
+        return lambda line, reason, text: self.reject(file, line, reason, text)
+
+    def note(self, text: str) -> None:
+        """Record something a user of the trace should know; repeated notes are kept once."""
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def count(self, **counts: int) -> None:
+        """Add to named counts of the manifest, for example `steps_folded=3`."""
+        self._counts.update(counts)
+
+    def describe(self, **fields: Any) -> None:
+        """Set fields of the manifest. `machine` is merged: what an earlier file told stays."""
+        machine = fields.pop("machine", None)
+        if machine is not None:
+            fields["machine"] = _merge(self._manifest.machine, machine)
+        self._manifest = replace(self._manifest, **fields)
+
+    def add_source(self, source: SourceFile) -> None:
+        """Record a file that was read."""
+        self._sources.append(source)
+
+    # ---- how a trace comes out
+
+    def build(self) -> Trace:
+        """Return the trace in memory.
+
+        Raises UnreadableSourceError if nothing at all could be read, RejectedRowsError if the options say
+        strict and a row was rejected.
+        """
+        jobs = pl.concat(self._jobs, how="diagonal") if self._jobs else schema.empty("jobs")
+        jobs = self._with_unique_ids(jobs)
+        jobs = self._sorted(jobs)
+        sides = self._side_tables()
+        self._check(len(jobs), sides)
+        trace = Trace(jobs=jobs, manifest=self._finished_manifest(sides["nodes"]), **sides)
+        return trace.described()
+
+    def build_file(self, path: Path) -> Manifest:
+        """Write the trace to `path` as `Trace.save` does and return its manifest, without holding the jobs in memory.
+
+        Falls back to memory when ids repeat or rows are out of order, which cannot be mended in passing.
+        """
+        if self._spill is None or not self._parts or not self._spilled.in_order_and_unique():
+            self._jobs.extend(pl.read_parquet(part) for part in self._parts)
+            trace = self.build()
+            trace.save(path)
+            return trace.manifest
+        sides = self._side_tables()
+        self._check(self._spilled.jobs, sides)
+        counts = {name: len(frame) for name, frame in sides.items() if name != "rejects"}
+        counts |= {"jobs": self._spilled.jobs, "rejected": len(sides["rejects"])}
+        has = {name: column in self._spilled.present for name, column in HAS.items()}
+        manifest = describe(self._finished_manifest(sides["nodes"]), has, counts)
+        save_side_tables(path, sides)
+        pl.scan_parquet(self._parts).sink_parquet(path, metadata={METADATA_KEY: manifest.to_json()})
+        return manifest
+
+    def _side_tables(self) -> dict[str, pl.DataFrame]:
+        sides = {
+            name: pl.concat(frames, how="diagonal") if frames else schema.empty(name)
+            for name, frames in self._sides.items()
+        }
+        sides["rejects"] = pl.DataFrame(self._rejects, schema=schema.REJECTS, orient="row")
+        return sides
+
+    def _with_unique_ids(self, jobs: pl.DataFrame) -> pl.DataFrame:
+        if jobs["job_id"].n_unique() == len(jobs):
+            return jobs
+        repeated = jobs.filter(pl.col("job_id").is_duplicated())
+        copies = repeated.filter(~pl.struct(pl.all()).is_first_distinct())
+        if len(copies):
+            for job_id in copies["job_id"]:
+                self.reject(self._any_source(), None, "the same row stands earlier in the log", str(job_id))
+            jobs = jobs.filter(pl.struct(pl.all()).is_first_distinct())
+        nth = pl.int_range(1, pl.len() + 1).over("job_id")
+        renamed = jobs.select((nth > 1).sum()).item()
+        if renamed:
+            self.count(duplicate_ids=renamed)
+            self.note(
+                f"{renamed:,} jobs have an id that an earlier job has too; they are kept as ID{ID_REPEAT_MARK}2, …"
+            )
+            suffixed = pl.format("{}" + ID_REPEAT_MARK + "{}", "job_id", nth)
+            jobs = jobs.with_columns(job_id=pl.when(nth > 1).then(suffixed).otherwise("job_id"))
+        return jobs
+
+    def _sorted(self, jobs: pl.DataFrame) -> pl.DataFrame:
+        ordered = sort_by_submit(jobs)
+        if ordered is not jobs:
+            late = jobs.select((pl.col("submit_ms") < pl.col("submit_ms").cum_max().shift(1)).sum()).item()
+            self.note(f"{late:,} rows of the log were not in submit order; the trace is sorted")
+        return ordered
+
+    def _finished_manifest(self, nodes: pl.DataFrame) -> Manifest:
+        manifest = replace(self._manifest, sources=tuple(self._sources), notes=tuple(self._notes))
+        if not manifest.name and self._sources:
+            manifest = replace(manifest, name=self._sources[0].name)
+        if len(nodes):
+            manifest = replace(manifest, machine=_merge(_machine_of(nodes), manifest.machine))
+        return manifest.with_counts(**self._counts)
+
+    def _check(self, jobs: int, sides: dict[str, pl.DataFrame]) -> None:
+        rejects = sides["rejects"]
+        if self.options.strict and len(rejects):
+            first = rejects.row(0, named=True)
+            raise RejectedRowsError(
+                f"{len(rejects):,} rows cannot be read; the first is line {first['line']} of {first['file']}: "
+                f"{first['reason']}",
+                expected="none, because strictness was asked for",
+                remedy="Mend the log, or read it without --strict and look at the rejects",
+            )
+        if not jobs and not any(len(sides[name]) for name in ("attempts", "nodes", "snapshots")):
+            reason = (
+                f"; the first of {len(rejects):,} rejected rows: {rejects['reason'][0]}" if len(rejects) else ""
+            )
+            raise UnreadableSourceError(
+                f"{self._any_source()} has no job that can be read{reason}",
+                expected="at least one job",
+                remedy="Check the format: `presage trace formats` lists them, --format chooses one",
+            )
+
+    def _any_source(self) -> str:
+        return self._sources[0].name if self._sources else "the source"
+
+
+class _Spilled:
+    """What must be known of batches that are no longer in memory."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self.present: set[str] = set()
+        self._id_hashes: list[pl.Series] = []
+        self._last_submit_ms: int | None = None
+        self._ordered = True
+
+    def observe(self, batch: pl.DataFrame) -> None:
+        self.jobs += len(batch)
+        self.present |= {column for column in batch.columns if batch[column].null_count() < len(batch)}
+        self._id_hashes.append(batch["job_id"].hash())
+        submit = batch["submit_ms"]
+        first, last = submit[0], submit[-1]
+        after_previous = self._last_submit_ms is None or (first is not None and first >= self._last_submit_ms)
+        self._ordered &= bool(not submit.null_count() and submit.is_sorted() and after_previous)
+        self._last_submit_ms = last
+
+    def in_order_and_unique(self) -> bool:
+        return self._ordered and pl.concat(self._id_hashes).n_unique() == self.jobs
+
+
+def _merge(known: Machine, more: Machine) -> Machine:
+    """Return `more`, with what it does not know taken from `known`."""
+    return Machine(
+        nodes=more.nodes if more.nodes is not None else known.nodes,
+        cpus=more.cpus if more.cpus is not None else known.cpus,
+        gpus=more.gpus if more.gpus is not None else known.gpus,
+        mem_bytes=more.mem_bytes if more.mem_bytes is not None else known.mem_bytes,
+    )
+
+
+def _machine_of(nodes: pl.DataFrame) -> Machine:
+    def total(column: str) -> Any:
+        return nodes[column].sum() if nodes[column].null_count() < len(nodes) else None
+
+    return Machine(nodes=len(nodes), cpus=total("cpus"), gpus=total("gpus"), mem_bytes=total("mem_bytes"))

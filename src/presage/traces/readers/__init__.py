@@ -1,0 +1,84 @@
+"""Readers of job logs, one file per format, found by name or recognised by looking at the file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from presage.errors import UnknownFormatError
+from presage.registry import Registry, Spec
+from presage.traces.builder import ReadOptions, TraceBuilder
+from presage.traces.readers._base import LIKELY, NO, POSSIBLE, SURE, Reader
+from presage.traces.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from presage.traces.trace import Trace
+
+__all__ = [
+    "LIKELY",
+    "NO",
+    "POSSIBLE",
+    "READERS",
+    "SURE",
+    "ReadOptions",
+    "Reader",
+    "detect",
+    "read_sources",
+    "read_trace",
+]
+
+_HERE = "presage.traces.readers"
+
+READERS: Registry[type[Reader]] = Registry(
+    "trace format",
+    "presage.readers",
+    [
+        Spec("swf", f"{_HERE}.swf:SwfReader", "Standard Workload Format, and its 19 to 21 column dialects"),
+    ],
+)
+
+
+def detect(source: Source) -> str:
+    """Return the name of the format of `source`. Raises UnknownFormatError if none or several fit equally."""
+    scores = {name: READERS.get(name)().match(source.head) for name in READERS}
+    best = max(scores.values())
+    winners = [name for name, score in scores.items() if score == best]
+    if best == NO:
+        kind = "a binary file of no known kind" if source.head.is_binary else "in no known log format"
+        raise UnknownFormatError(
+            f"{source.name} is {kind}",
+            expected="a job log; `presage trace formats` lists the formats",
+            remedy="Say which with --format",
+        )
+    if len(winners) > 1:
+        raise UnknownFormatError(
+            f"{source.name} could be {' or '.join(winners)}", remedy="Say which with --format"
+        )
+    return winners[0]
+
+
+def read_sources(sources: Sequence[Source], into: TraceBuilder, format: str | None = None) -> None:  # noqa: A002
+    """Recognise the sources (or take them all as `format`) and pour them into `into`."""
+    by_format: dict[str, list[Source]] = {}
+    for source in sources:
+        source.head  # noqa: B018  (fails early and clearly for files that are missing or empty)
+        by_format.setdefault(format or detect(source), []).append(source)
+    for name, group in by_format.items():
+        READERS.get(name)().read(group, into)
+
+
+def read_trace(
+    *paths: str | Path,
+    format: str | None = None,  # noqa: A002
+    options: ReadOptions | None = None,
+) -> Trace:
+    """Read one or more files ("-" is standard input) that belong together as one trace.
+
+    Raises a `presage.errors.InputError` if a file cannot be used at all; rows that cannot be read are in the
+    trace's `rejects`.
+    """
+    into = TraceBuilder(options)
+    read_sources([Source(path) for path in paths], into, format)
+    return into.build()

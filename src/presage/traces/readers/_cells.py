@@ -1,0 +1,278 @@
+"""From text cells to typed columns, with every unreadable cell accounted for.
+
+A reader loads its rows as text (`delimited`, `json_lines`, or its own parsing), asks `Cells` for typed
+expressions, and gets back a frame without the rows that had a bad cell; those are rejects by then.
+
+    for cells in delimited(source, into, delimiter=","):
+        into.add_jobs(cells.frame(job_id=cells.text("id"), run_s=cells.seconds("duration")))
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from presage.errors import UnreadableSourceError
+from presage.traces.schema import OUTCOME, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from presage.traces.builder import TraceBuilder
+    from presage.traces.source import Source
+
+LINE = "__line__"
+BATCH_ROWS = 200_000
+MAX_EPOCH_S = 100_000_000_000  # the year 5138; beyond it a unit was mistaken, and milliseconds must fit int64
+_SHOWN_CELLS = 6
+
+csv.field_size_limit(2**31 - 1)  # lines are bounded by Source already
+
+
+class Cells:
+    """A table of text cells with typed views.
+
+    `table` has String columns and the column `__line__`. A column that the table lacks reads as all missing,
+    so readers may ask for every field their format can have. `missing` are the texts that mean "not known",
+    besides the empty one.
+    """
+
+    def __init__(
+        self, table: pl.DataFrame, source: Source, into: TraceBuilder, *, missing: Sequence[str] = ()
+    ) -> None:
+        self.table = table
+        self._source = source
+        self._into = into
+        self._missing = ["", *missing]
+        self._checks: list[tuple[str, str, pl.Expr, pl.Expr]] = []
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.table.columns
+
+    def text(self, column: str) -> pl.Expr:
+        """The cell's text without surrounding blanks, null where missing."""
+        if column not in self.table.columns:
+            return pl.lit(None, pl.String)
+        stripped = pl.col(column).str.strip_chars()
+        return pl.when(stripped.is_in(self._missing).not_()).then(stripped)
+
+    def number(self, column: str, *, scale: float = 1.0) -> pl.Expr:
+        """A finite number, times `scale`."""
+        value = self.text(column).cast(pl.Float64, strict=False)
+        value = pl.when(value.is_finite()).then(value)
+        return self.checked(column, value * scale if scale != 1.0 else value, "not a number")
+
+    def integer(self, column: str) -> pl.Expr:
+        """A whole number; `12.0` is one too, because spreadsheets and pandas write it."""
+        text = self.text(column)
+        as_float = text.cast(pl.Float64, strict=False)
+        whole = as_float.is_finite() & (as_float == as_float.round()) & (as_float.abs() < 2.0**63)
+        from_float = pl.when(whole).then(as_float).cast(pl.Int64, strict=False)
+        return self.checked(
+            column, pl.coalesce(text.cast(pl.Int64, strict=False), from_float), "not a whole number"
+        )
+
+    def count(self, column: str) -> pl.Expr:
+        """A number that is not negative."""
+        value = self.number(column)
+        return self.checked(column, pl.when(value >= 0).then(value), "negative")
+
+    def seconds(self, column: str, *, scale: float = 1.0) -> pl.Expr:
+        """A duration that is not negative, in seconds after `scale`."""
+        return self.count(column) * scale
+
+    def bytes(self, column: str, *, unit: int = 1) -> pl.Expr:
+        """A size that is not negative, `unit` bytes each, as whole bytes."""
+        value = (self.number(column) * unit).round().cast(pl.Int64, strict=False)
+        return self.checked(column, pl.when(value >= 0).then(value), "not a size in memory")
+
+    def epoch_ms(self, column: str, *, per_second: float = 1.0) -> pl.Expr:
+        """A time given as a number since 1970, `per_second` of them in a second, as milliseconds."""
+        seconds = self.number(column) / per_second
+        plausible = pl.when(seconds.abs() <= MAX_EPOCH_S).then(seconds)
+        return self.checked(
+            column, (plausible * 1000).round().cast(pl.Int64, strict=False), "not a plausible time"
+        )
+
+    def local_ms(self, column: str, time_zone: str | None = None) -> pl.Expr:
+        """A time like `2021-01-05 01:06:17`, `2021-01-05T01:06:17.5` or with an offset (`+08:00`, `Z`).
+
+        Without an offset it is taken in `time_zone`, or else in the zone of the read options. Times that a
+        change to winter makes ambiguous are the earlier ones; times that do not exist are rejected.
+        """
+        text = self.text(column).str.replace("T", " ", literal=True)
+        zone = time_zone or self._into.options.time_zone
+        has_offset = text.str.contains(r"(Z|[+-]\d\d:?\d\d)$") & text.str.contains(":")
+        naive = (
+            text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="ms")
+            .dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+            .dt.convert_time_zone("UTC")
+        )
+        normal = text.str.replace(r"Z$", "+00:00").str.replace(r"([+-]\d\d):?(\d\d)$", "$1:$2")
+        offset = normal.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%:z", strict=False, time_unit="ms", time_zone="UTC")
+        moment = pl.when(has_offset).then(offset).otherwise(naive)
+        return self.checked(column, moment.dt.epoch("ms"), "not a time")
+
+    def outcome(self, column: str, words: Mapping[str, Outcome | None]) -> pl.Expr:
+        """The outcome that `words` gives for the cell; a word mapped to None, or not in `words`, is unknown."""
+        known = {word: outcome.value for word, outcome in words.items() if outcome is not None}
+        return self.text(column).replace_strict(known, default=None, return_dtype=pl.String).cast(OUTCOME)
+
+    def checked(self, column: str, value: pl.Expr, problem: str) -> pl.Expr:
+        """Return `value`, and reject rows where `column` has a text but `value` is null."""
+        if column in self.table.columns:
+            self._checks.append((column, problem, self.text(column), value))
+        return value
+
+    def frame(self, **columns: pl.Expr) -> pl.DataFrame:
+        """Return these columns of the rows whose cells can all be read; the other rows become rejects."""
+        if not len(self.table):
+            return self.table.select(**columns)
+        problem = pl.coalesce(
+            *(
+                pl.when(text.is_not_null() & value.is_null()).then(
+                    pl.format("{}: '{}' is {}", pl.lit(column), text, pl.lit(problem))
+                )
+                for column, problem, text, value in self._checks
+            ),
+            pl.lit(None, pl.String),
+        )
+        # Literals (absent columns) must be as long as the rows, also when every column is one.
+        result = self.table.select(
+            pl.col(LINE), problem.alias("__problem__"), **{k: v for k, v in columns.items()}
+        )
+        good = pl.col("__problem__").is_null()
+        for line, reason in result.filter(~good).select(LINE, "__problem__").iter_rows():
+            self._into.reject(self._source.name, line, reason, self._row_text(line))
+        return result.filter(good).drop(LINE, "__problem__")
+
+    def _row_text(self, line: int) -> str:
+        row = self.table.drop(LINE).row(by_predicate=pl.col(LINE) == line, named=False)
+        shown = ", ".join("" if cell is None else str(cell) for cell in row[:_SHOWN_CELLS])
+        return shown + (", …" if len(row) > _SHOWN_CELLS else "")
+
+
+def delimited(
+    source: Source,
+    into: TraceBuilder,
+    *,
+    delimiter: str | None = ",",
+    columns: Sequence[str] | None = None,
+    quoted: bool = True,
+    missing: Sequence[str] = (),
+    optional_tail: int = 0,
+) -> Iterator[Cells]:
+    """Yield the rows of a delimited text in batches.
+
+    `columns` names the fields; None takes them from the first line. `delimiter` None means any run of
+    blanks. A row may lack up to `optional_tail` fields at its end. Quoted fields do not span lines: an
+    unbalanced quote costs one row, not the rest of the file. Header names lose surrounding blanks.
+    """
+    names = list(columns) if columns is not None else None
+    rows: list[list[str | None]] = []
+    lines: list[int] = []
+    for number, line in source.lines(into.rejecter(source.name)):
+        try:
+            fields = _split(line, delimiter, quoted)
+        except csv.Error as error:
+            into.reject(source.name, number, f"unbalanced quotes ({error})", line)
+            continue
+        if names is None:
+            names = [name.strip() for name in fields]
+            _check_header(names, source)
+            continue
+        lacking = len(names) - len(fields)
+        if lacking < 0 or lacking > optional_tail:
+            into.reject(source.name, number, f"{len(fields)} fields where {len(names)} were expected", line)
+            continue
+        rows.append([*fields, *[None] * lacking])
+        lines.append(number)
+        if len(rows) >= BATCH_ROWS:
+            yield Cells(_text_table(names, rows, lines), source, into, missing=missing)
+            rows, lines = [], []
+    if rows and names is not None:
+        yield Cells(_text_table(names, rows, lines), source, into, missing=missing)
+
+
+def records(
+    items: Iterable[tuple[int, Mapping[str, Any]]],
+    source: Source,
+    into: TraceBuilder,
+    *,
+    missing: Sequence[str] = (),
+) -> Cells:
+    """Return cells made of flat records, for example of JSON objects; nested values become JSON text."""
+    rows = list(items)
+    names = list(dict.fromkeys(name for _, record in rows for name in record))
+    table = pl.DataFrame(
+        {
+            LINE: pl.Series([line for line, _ in rows], dtype=pl.Int64),
+            **{
+                name: pl.Series([_as_text(record.get(name)) for _, record in rows], dtype=pl.String)
+                for name in names
+            },
+        }
+    )
+    return Cells(table, source, into, missing=missing)
+
+
+def json_lines(source: Source, into: TraceBuilder) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for every line that is a JSON object; other lines become rejects."""
+    for number, line in source.lines(into.rejecter(source.name)):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            into.reject(source.name, number, f"not JSON ({error})", line)
+            continue
+        if isinstance(record, dict):
+            yield number, record
+        else:
+            into.reject(source.name, number, "not a JSON object", line)
+
+
+def json_document(source: Source) -> Any:
+    """Return the whole source as one JSON document. Raises UnreadableSourceError if it is none."""
+    try:
+        return json.loads(source.read_text())
+    except (ValueError, RecursionError) as error:
+        raise UnreadableSourceError(
+            f"{source.name} is not a whole JSON document: {error}",
+            expected="one JSON document",
+            remedy="Check that the file is not cut off",
+        ) from None
+
+
+def _split(line: str, delimiter: str | None, quoted: bool) -> list[str]:
+    if delimiter is None:
+        return line.split()
+    if quoted and '"' in line:
+        return next(csv.reader([line], delimiter=delimiter, strict=True))
+    return line.split(delimiter)
+
+
+def _check_header(names: list[str], source: Source) -> None:
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise UnreadableSourceError(
+            f"The header of {source.name} names the column {sorted(repeated)[0]!r} twice",
+            expected="a header with each column once",
+        )
+
+
+def _text_table(names: list[str], rows: list[list[str | None]], lines: list[int]) -> pl.DataFrame:
+    columns = zip(*rows, strict=True)
+    table = {name: pl.Series(column, dtype=pl.String) for name, column in zip(names, columns, strict=True)}
+    return pl.DataFrame({LINE: pl.Series(lines, dtype=pl.Int64), **table})
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(value)
