@@ -10,6 +10,7 @@ import polars as pl
 
 from presage.errors import RejectedRowsError, UnreadableSourceError
 from presage.traces import schema
+from presage.traces.files import replacing
 from presage.traces.manifest import HAS, Machine, Manifest, SourceFile
 from presage.traces.trace import (
     METADATA_KEY,
@@ -137,7 +138,7 @@ class TraceBuilder:
         return trace.described()
 
     def build_file(self, path: Path) -> Manifest:
-        """Write the trace to `path` as `Trace.save` does and return its manifest, without holding the jobs in memory.
+        """Write the trace to `path` as `Trace.save` does, without holding the jobs in memory; return its manifest.
 
         Falls back to memory when ids repeat or rows are out of order, which cannot be mended in passing.
         """
@@ -153,7 +154,8 @@ class TraceBuilder:
         has = {name: column in self._spilled.present for name, column in HAS.items()}
         manifest = describe(self._finished_manifest(sides["nodes"]), has, counts)
         save_side_tables(path, sides)
-        pl.scan_parquet(self._parts).sink_parquet(path, metadata={METADATA_KEY: manifest.to_json()})
+        with replacing(path) as partial:
+            pl.scan_parquet(self._parts).sink_parquet(partial, metadata={METADATA_KEY: manifest.to_json()})
         return manifest
 
     def _side_tables(self) -> dict[str, pl.DataFrame]:

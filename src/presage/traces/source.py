@@ -211,7 +211,7 @@ class Source:
             weakref.finalize(self, self._spool.close)
             shutil.copyfileobj(sys.stdin.buffer, self._spool)
         self._spool.seek(0)
-        return _Borrowed(self._spool)
+        return io.BufferedReader(_Borrowed(self._spool))
 
 
 class _Borrowed(io.RawIOBase):
@@ -229,8 +229,10 @@ class _Borrowed(io.RawIOBase):
     def seek(self, offset: int, whence: int = 0) -> int:
         return self._stream.seek(offset, whence)
 
-    def read(self, size: int | None = -1) -> bytes:
-        return self._stream.read(-1 if size is None else size)
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._stream.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
 
 
 class _Plain(io.RawIOBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from presage.errors import MalformedTraceError, UnreadableSourceError
 from presage.traces import schema
+from presage.traces.files import replacing
 from presage.traces.manifest import HAS, Manifest
 
 if TYPE_CHECKING:
@@ -17,10 +19,6 @@ if TYPE_CHECKING:
 
 METADATA_KEY = "presage"
 SIDE_TABLES = ("attempts", "edges", "nodes", "snapshots", "rejects")
-
-
-def _empty(table: str) -> pl.DataFrame:
-    return field(default_factory=lambda: schema.empty(table))
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,11 @@ class Trace:
 
     jobs: pl.DataFrame
     manifest: Manifest
-    attempts: pl.DataFrame = _empty("attempts")
-    edges: pl.DataFrame = _empty("edges")
-    nodes: pl.DataFrame = _empty("nodes")
-    snapshots: pl.DataFrame = _empty("snapshots")
-    rejects: pl.DataFrame = _empty("rejects")
+    attempts: pl.DataFrame = field(default_factory=partial(schema.empty, "attempts"))
+    edges: pl.DataFrame = field(default_factory=partial(schema.empty, "edges"))
+    nodes: pl.DataFrame = field(default_factory=partial(schema.empty, "nodes"))
+    snapshots: pl.DataFrame = field(default_factory=partial(schema.empty, "snapshots"))
+    rejects: pl.DataFrame = field(default_factory=partial(schema.empty, "rejects"))
 
     @classmethod
     def create(cls, jobs: pl.DataFrame, manifest: Manifest, **tables: pl.DataFrame) -> Trace:
@@ -88,7 +86,8 @@ class Trace:
         """
         path = Path(path)
         save_side_tables(path, {name: self.table(name) for name in SIDE_TABLES})
-        self.jobs.write_parquet(path, metadata={METADATA_KEY: self.manifest.to_json()}, statistics=True)
+        with replacing(path) as partial:
+            self.jobs.write_parquet(partial, metadata={METADATA_KEY: self.manifest.to_json()})
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -140,7 +139,8 @@ def save_side_tables(path: Path, tables: Mapping[str, pl.DataFrame]) -> None:
     """Write the side tables that have rows next to `path`, and remove those that have none."""
     for name, frame in tables.items():
         if len(frame):
-            frame.write_parquet(side_path(path, name))
+            with replacing(side_path(path, name)) as partial:
+                frame.write_parquet(partial)
         else:
             side_path(path, name).unlink(missing_ok=True)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from presage.traces.builder import TraceBuilder
-    from presage.traces.source import Source
+    from presage.traces.source import Head, Source
 
 LINE = "__line__"
 BATCH_ROWS = 200_000
@@ -58,6 +58,12 @@ class Cells:
             return pl.lit(None, pl.String)
         stripped = pl.col(column).str.strip_chars()
         return pl.when(stripped.is_in(self._missing).not_()).then(stripped)
+
+    def required(self, column: str) -> pl.Expr:
+        """The cell's text; a row without one is rejected."""
+        text = self.text(column)
+        self._checks.append((column, "missing", text.fill_null(""), text))
+        return text
 
     def number(self, column: str, *, scale: float = 1.0) -> pl.Expr:
         """A finite number, times `scale`."""
@@ -103,6 +109,24 @@ class Cells:
         Without an offset it is taken in `time_zone`, or else in the zone of the read options. Times that a
         change to winter makes ambiguous are the earlier ones; times that do not exist are rejected.
         """
+        return self.checked(column, self._local_ms(column, time_zone), "not a time")
+
+    def time_ms(self, column: str, time_zone: str | None = None) -> pl.Expr:
+        """A time as `local_ms` takes it, or as a number since 1970.
+
+        Numbers are seconds; milliseconds, microseconds and nanoseconds are told by their size.
+        """
+        number = self.text(column).cast(pl.Float64, strict=False)
+        seconds = number
+        for per_second in (1e3, 1e6, 1e9):
+            finer = number.abs() > MAX_EPOCH_S * per_second / 1e3
+            seconds = pl.when(finer).then(number / per_second).otherwise(seconds)
+        seconds = pl.when(seconds.abs() <= MAX_EPOCH_S).then(seconds)
+        from_number = (seconds * 1000).round().cast(pl.Int64, strict=False)
+        value = pl.when(number.is_not_null()).then(from_number).otherwise(self._local_ms(column, time_zone))
+        return self.checked(column, value, "not a time")
+
+    def _local_ms(self, column: str, time_zone: str | None) -> pl.Expr:
         text = self.text(column).str.replace("T", " ", literal=True)
         zone = time_zone or self._into.options.time_zone
         has_offset = text.str.contains(r"(Z|[+-]\d\d:?\d\d)$") & text.str.contains(":")
@@ -114,7 +138,7 @@ class Cells:
         normal = text.str.replace(r"Z$", "+00:00").str.replace(r"([+-]\d\d):?(\d\d)$", "$1:$2")
         offset = normal.str.to_datetime("%Y-%m-%d %H:%M:%S%.f%:z", strict=False, time_unit="ms", time_zone="UTC")
         moment = pl.when(has_offset).then(offset).otherwise(naive)
-        return self.checked(column, moment.dt.epoch("ms"), "not a time")
+        return moment.dt.epoch("ms")
 
     def outcome(self, column: str, words: Mapping[str, Outcome | None]) -> pl.Expr:
         """The outcome that `words` gives for the cell; a word mapped to None, or not in `words`, is unknown."""
@@ -141,18 +165,12 @@ class Cells:
             pl.lit(None, pl.String),
         )
         # Literals (absent columns) must be as long as the rows, also when every column is one.
-        result = self.table.select(
-            pl.col(LINE), problem.alias("__problem__"), **{k: v for k, v in columns.items()}
-        )
-        good = pl.col("__problem__").is_null()
-        for line, reason in result.filter(~good).select(LINE, "__problem__").iter_rows():
-            self._into.reject(self._source.name, line, reason, self._row_text(line))
-        return result.filter(good).drop(LINE, "__problem__")
-
-    def _row_text(self, line: int) -> str:
-        row = self.table.drop(LINE).row(by_predicate=pl.col(LINE) == line, named=False)
-        shown = ", ".join("" if cell is None else str(cell) for cell in row[:_SHOWN_CELLS])
-        return shown + (", …" if len(row) > _SHOWN_CELLS else "")
+        result = self.table.select(pl.col(LINE), problem.alias("__problem__"), **columns)
+        bad = result["__problem__"].is_not_null()
+        rejects = result.filter(bad).select(LINE, "__problem__").iter_rows()
+        for (line, reason), row in zip(rejects, self.table.filter(bad).drop(LINE).iter_rows(), strict=True):
+            self._into.reject(self._source.name, line, reason, _row_text(row))
+        return result.filter(~bad).drop(LINE, "__problem__")
 
 
 def delimited(
@@ -197,6 +215,12 @@ def delimited(
         yield Cells(_text_table(names, rows, lines), source, into, missing=missing)
 
 
+def header(head: Head, delimiter: str = ",") -> set[str]:
+    """Return the column names in the first line of a delimited text, to recognise it by."""
+    first = head.lines[0] if head.lines else ""
+    return {name.strip().strip('"') for name in first.split(delimiter)}
+
+
 def records(
     items: Iterable[tuple[int, Mapping[str, Any]]],
     source: Source,
@@ -206,12 +230,12 @@ def records(
 ) -> Cells:
     """Return cells made of flat records, for example of JSON objects; nested values become JSON text."""
     rows = list(items)
-    names = list(dict.fromkeys(name for _, record in rows for name in record))
+    names = list(dict.fromkeys(name for _, record in rows for name in record if name != LINE))
     table = pl.DataFrame(
         {
             LINE: pl.Series([line for line, _ in rows], dtype=pl.Int64),
             **{
-                name: pl.Series([_as_text(record.get(name)) for _, record in rows], dtype=pl.String)
+                _as_text(name): pl.Series([_as_text(record.get(name)) for _, record in rows], dtype=pl.String)
                 for name in names
             },
         }
@@ -268,9 +292,17 @@ def _text_table(names: list[str], rows: list[list[str | None]], lines: list[int]
     return pl.DataFrame({LINE: pl.Series(lines, dtype=pl.Int64), **table})
 
 
+def _row_text(row: tuple[str | None, ...]) -> str:
+    shown = ", ".join(cell or "" for cell in row[:_SHOWN_CELLS])
+    return shown + (", …" if len(row) > _SHOWN_CELLS else "")
+
+
 def _as_text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
+    if value is None:
+        return None
+    if isinstance(value, str):
+        # JSON may escape half a surrogate pair, which no UTF-8 text can hold.
+        return value if value.isascii() else value.encode("utf-8", errors="replace").decode()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

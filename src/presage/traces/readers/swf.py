@@ -11,6 +11,8 @@ slower and knows the line and the reason of every reject.
 from __future__ import annotations
 
 import re
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from presage.traces.schema import OUTCOME, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from presage.traces.builder import TraceBuilder
     from presage.traces.source import Head, Source
@@ -42,6 +45,8 @@ _EARLIEST_EPOCH_S = 500_000_000  # 1985: a first submit beyond it, without UnixS
 _STATUS_CODES = range(-1, 6)
 _PARTIAL = (2, 3, 4)  # rows that describe one stretch of a checkpointed job
 _MAX_HEADER_LINES = 10_000
+_WIDEST_INDENT = 200
+_PARSERS = 2
 _FIELD = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
 _TRAILING_BLANKS = re.compile(rb"[ \t\r]+\n")
 _COMMENT_LINE = re.compile(rb"^[ \t]*;[^\n]*\n", re.MULTILINE)
@@ -69,15 +74,17 @@ class SwfReader(Reader):
         header: list[str] = []
         notes = _Notes()
         rows = 0
-        for first_line, block in source.blocks(into.rejecter(source.name)):
-            raw, rejected = _parse(block, first_line, source, into, header)
-            rows += len(raw) + rejected
-            if not len(raw):
+        for block in _parsed_blocks(source, into):
+            header.extend(block.comments)
+            for line, reason, text in block.rejects:
+                into.reject(source.name, line, reason, text)
+            rows += len(block.raw) + len(block.rejects)
+            if not len(block.raw):
                 continue
             if dialect is None:
-                dialect = _Dialect.of(header, raw)
+                dialect = _Dialect.of(header, block.raw)
                 dialect.describe(header, into)
-            _pour(raw, dialect, notes, into)
+            _pour(block.raw, dialect, notes, into)
         notes.report(into)
         return rows
 
@@ -85,8 +92,8 @@ class SwfReader(Reader):
 _KNOWN_FIELDS = {
     "Version", "Computer", "Installation", "Acknowledge", "Information", "Conversion", "MaxJobs", "MaxRecords",
     "UnixStartTime", "TimeZone", "TimeZoneString", "StartTime", "EndTime", "MaxNodes", "MaxProcs", "MaxRuntime",
-    "MaxMemory", "AllowOveruse", "MaxQueues", "Queue", "Queues", "MaxPartitions", "Partition", "Partitions", "Note",
-    "Preemption",
+    "MaxMemory", "AllowOveruse", "MaxQueues", "Queue", "Queues", "MaxPartitions", "Partition", "Partitions",
+    "Note", "Preemption",
 }  # fmt: skip
 
 
@@ -146,38 +153,64 @@ class _Notes:
             into.note(f"{self.unknown_status:,} rows have a status that SWF does not define: outcome unknown")
 
 
-def _parse(
-    block: bytes, first_line: int, source: Source, into: TraceBuilder, header: list[str]
-) -> tuple[pl.DataFrame, int]:
-    """Return the block's raw table and the number of rejected rows; appends comment lines to `header`."""
-    body = block
-    if b";" in block:
-        header.extend(line.decode("utf-8", errors="replace").rstrip() for line in _COMMENT_LINE.findall(block))
-        body = _COMMENT_LINE.sub(b"", block)
+@dataclass(frozen=True)
+class _Block:
+    """A parsed block: the numbers as they stand, the comment lines, and what could not be read."""
+
+    raw: pl.DataFrame
+    comments: list[str]
+    rejects: list[tuple[int, str, str]]
+
+
+def _parsed_blocks(source: Source, into: TraceBuilder) -> Iterator[_Block]:
+    """Yield the blocks in order, parsing some while the next are still being decompressed."""
+    with ThreadPoolExecutor(_PARSERS) as pool:
+        pending: deque[Future[_Block]] = deque()
+        for first_line, block in source.blocks(into.rejecter(source.name)):
+            pending.append(pool.submit(_parse, source.as_utf8(block), first_line))
+            if len(pending) > _PARSERS:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+def _parse(block: bytes, first_line: int) -> _Block:
+    comments, body = _leading_comments(block)
     raw = _parse_fast(body)
-    if raw is not None:
-        return raw, 0
-    return _parse_lines(block, first_line, source, into)
+    if raw is None and b";" in body:
+        comments += _COMMENT_LINE.findall(body)
+        body = _COMMENT_LINE.sub(b"", body)
+    if raw is None:
+        raw = _parse_fast(_TRAILING_BLANKS.sub(b"\n", body.replace(b"\t", b" ")))
+    rejects: list[tuple[int, str, str]] = []
+    if raw is None:
+        raw, rejects = _parse_lines(block, first_line)
+    return _Block(raw, [line.decode().rstrip() for line in comments], rejects)
+
+
+def _leading_comments(block: bytes) -> tuple[list[bytes], bytes]:
+    """Split off the comment lines at the beginning, where nearly all logs have theirs."""
+    comments = []
+    start = 0
+    while block[start : start + _WIDEST_INDENT].lstrip(b" \t").startswith(b";"):
+        end = block.index(b"\n", start) + 1
+        comments.append(block[start:end])
+        start = end
+    return comments, block[start:] if start else block
 
 
 def _parse_fast(body: bytes) -> pl.DataFrame | None:
     """Return the table of a block of plain 18-column lines, or None if anything in it is unusual."""
-    if b"\t" in body:
-        body = body.replace(b"\t", b" ")
-    if b" \n" in body or b"\r" in body:
-        body = _TRAILING_BLANKS.sub(b"\n", body)
     if not body.strip():
         return pl.DataFrame(schema=_WHOLE_SECONDS)
     marked = _mark_fields(body)
-    lines = body.count(b"\n")
     for schema in (_WHOLE_SECONDS, _FRACTIONS):
         try:
             raw = pl.read_csv(marked, separator=",", has_header=False, quote_char=None, schema=schema)
         except pl.exceptions.PolarsError:
             continue
-        if len(raw) == lines and not any(raw.null_count().row(0)) and _in_range(raw):
-            return raw
-        return None
+        # A short or blank line shows as nulls: the format itself has none.
+        return raw if not any(raw.null_count().row(0)) and _in_range(raw) else None
     return None
 
 
@@ -202,30 +235,23 @@ def _in_range(raw: pl.DataFrame) -> bool:
     return bool(finite) and times <= MAX_EPOCH_S
 
 
-def _parse_lines(block: bytes, first_line: int, source: Source, into: TraceBuilder) -> tuple[pl.DataFrame, int]:
-    """Return the table of a block that may hold anything, rejecting the lines that are no jobs."""
+def _parse_lines(block: bytes, first_line: int) -> tuple[pl.DataFrame, list[tuple[int, str, str]]]:
+    """Return the table of a block that may hold anything, and the lines that are no jobs."""
     rows: list[list[Any]] = []
     tails: list[list[str]] = []
-    rejected = 0
-    for number, line in _numbered_lines(block, first_line, source):
+    rejects: list[tuple[int, str, str]] = []
+    for number, line in enumerate(block.decode().split("\n"), start=first_line):
         fields = line.split()
+        if not fields or fields[0].startswith(";"):
+            continue
         problem = _problem(fields)
         if problem:
-            into.reject(source.name, number, problem, line)
-            rejected += 1
+            rejects.append((number, problem, line))
             continue
         rows.append([_value(name, text) for name, text in zip(COLUMNS, fields, strict=False)])
         tails.append(fields[MIN_COLUMNS:])
     raw = pl.DataFrame(rows, schema=_FRACTIONS, orient="row")
-    return _with_tails(raw, tails), rejected
-
-
-def _numbered_lines(block: bytes, first_line: int, source: Source) -> Iterator[tuple[int, str]]:
-    text = source.as_utf8(block).decode()
-    for number, line in enumerate(text.split("\n"), start=first_line):
-        stripped = line.strip()
-        if stripped and not stripped.startswith(";"):
-            yield number, stripped
+    return _with_tails(raw, tails), rejects
 
 
 def _problem(fields: list[str]) -> str | None:
@@ -301,15 +327,16 @@ def _jobs(raw: pl.DataFrame, dialect: _Dialect) -> pl.DataFrame:
         "limit_s": _known("limit").cast(pl.Float64),
         "cpus_req": _known("cpus_req").cast(pl.Float64),
         "cpus_alloc": _known("alloc").cast(pl.Float64),
-        "mem_req_bytes": _known("mem_req") if dialect.alea else _known("mem_req") * KIB * size,
+        "mem_req_bytes": _known("mem_req") if dialect.alea else (_known("mem_req") * KIB * size).round(),
         "cpu_used_s": _known("cpu_time") * size,
-        "mem_used_bytes": _known("mem_used") * KIB * size,
+        "mem_used_bytes": (_known("mem_used") * KIB * size).round(),
         "status": _label("status"),
         **_outcome(dialect),
         **_extras(raw, dialect),
     }
     # A column the log never fills costs nothing as a literal null, and as much as any other as data.
-    filled = {name: expr for name, expr in columns.items() if _ORIGIN.get(name) not in _unfilled(raw)}
+    unfilled = _unfilled(raw)
+    filled = {name: expr for name, expr in columns.items() if _ORIGIN.get(name) not in unfilled}
     return raw.select(**filled)
 
 
@@ -323,10 +350,8 @@ _ORIGIN = {
 
 
 def _unfilled(raw: pl.DataFrame) -> set[str]:
-    tops = raw.select(pl.col(COLUMNS).max()).row(0, named=True)
-    lows = raw["status"].min()
-    empty = {name for name, top in tops.items() if top is not None and top < 0}
-    return empty - {"status"} if lows is not None and lows < -1 else empty
+    unknown = raw.select((pl.col(COLUMNS) == -1).all()).row(0, named=True)
+    return {name for name, all_unknown in unknown.items() if all_unknown}
 
 
 def _known(column: str) -> pl.Expr:
@@ -402,7 +427,7 @@ def _count_impossible(raw: pl.DataFrame, dialect: _Dialect, notes: _Notes) -> No
     for column, count in below.items():
         notes.impossible[column] += count
     if not dialect.exit_codes:
-        notes.unknown_status += len(raw) - raw["status"].is_in(list(_STATUS_CODES)).sum()
+        notes.unknown_status += int((~raw["status"].is_in(list(_STATUS_CODES))).sum())
 
 
 def _fields(header: list[str]) -> dict[str, list[str]]:

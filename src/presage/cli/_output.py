@@ -1,0 +1,87 @@
+"""How commands speak: one JSON document or readable text on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+_NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(e[-+]?\d+)?( (s|min|h|d|%))?")
+_PIPE_WIDTH = 200
+_SECONDS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def emit_json(document: Any) -> None:
+    """Print `document` as the command's one JSON document."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def tell(message: str) -> None:
+    """Say something to the person on stderr."""
+    typer.echo(message, err=True)
+
+
+def console() -> Console:
+    """Return a console for tables on stdout."""
+    from rich.console import Console
+
+    # Tables in a file or a pipe are read by tools that do not fold lines.
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows under a heading; numbers-like columns are right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_escaped(cell) for cell in row))
+    console().print(table)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds as a person reads them: 950 ms, 42 s, 3.5 min, 7.2 h, 31 d."""
+    for unit_s, unit in _SECONDS:
+        if abs(seconds) >= 2 * unit_s:
+            return f"{seconds / unit_s:,.1f} {unit}"
+    return f"{seconds:,.3g} s"
+
+
+@contextmanager
+def progress(description: str, total: float | None) -> Iterator[Callable[[float], None]]:
+    """Give a function that advances a bar on stderr; on anything but a terminal it does nothing."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda amount: bar.advance(task, amount)
+
+
+def _looks_numeric(text: str) -> bool:
+    return not text or _NUMBER.fullmatch(text) is not None
+
+
+def _escaped(text: str) -> str:
+    from rich.markup import escape
+
+    return escape(text)
