@@ -31,10 +31,10 @@ class TraceSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    time_zone: str = Field("UTC", description="Zone of logs that state local times without a zone.")
-    strict: bool = Field(False, description="Make any rejected row an error.")
+    time_zone: str = Field(default="UTC", description="Zone of logs that state local times without a zone.")
+    strict: bool = Field(default=False, description="Make any rejected row an error.")
     max_line_bytes: int = Field(
-        16 * 1024 * 1024, ge=1024, description="Longer lines are rejected instead of being held in memory."
+        default=16 * 1024 * 1024, ge=1024, description="Longer lines are rejected instead of being held in memory."
     )
 
     @field_validator("time_zone")
@@ -54,7 +54,7 @@ class Settings(BaseSettings):
         env_prefix=ENV_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
     )
 
-    traces: TraceSettings = TraceSettings()
+    traces: TraceSettings = Field(default_factory=TraceSettings)
 
     @classmethod
     def settings_customise_sources(
@@ -71,7 +71,10 @@ class Settings(BaseSettings):
 
 
 def config_files() -> list[Path]:
-    """Return the configuration files that exist, weakest first. Raises ConfigError for a named one that does not."""
+    """Return the configuration files that exist, weakest first.
+
+    Raises ConfigError if `PRESAGE_CONFIG` names one that does not.
+    """
     config_home = Path(os.environ.get("XDG_CONFIG_HOME", Path.home() / ".config"))
     found = [path for path in (config_home / "presage" / "config.toml", Path("presage.toml")) if path.is_file()]
     named = os.environ.get(f"{ENV_PREFIX}CONFIG")

@@ -15,7 +15,7 @@ import typer
 
 from presage import __version__
 from presage.cli import config, trace
-from presage.errors import PresageError
+from presage.errors import PresageError, UsageError
 
 EXIT_INTERRUPTED = 130
 
@@ -57,17 +57,17 @@ def run() -> None:
         app()
     except PresageError as error:
         _fail(wants_json, error.as_dict(), str(error), error.exit_code)
-    except KeyboardInterrupt:
-        message = "Interrupted. Files that were complete before stay as they were"
-        _fail(wants_json, {"code": "interrupted", "problem": message}, f"{message}.", EXIT_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does: that is no error, and nothing more can be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except SystemExit as stop:
-        if wants_json and stop.code == 2:
+        if stop.code == EXIT_INTERRUPTED:
+            message = "Interrupted. Files that were there before are as they were"
+            _fail(wants_json, {"code": "interrupted", "problem": message}, f"{message}.", EXIT_INTERRUPTED)
+        if stop.code == UsageError.exit_code and wants_json:
             problem = "The call is wrong; the explanation is on standard error"
-            typer.echo(json.dumps({"error": {"code": "usage", "problem": problem}}))
+            typer.echo(json.dumps({"error": {"code": UsageError.code, "problem": problem}}))
         raise
 
 

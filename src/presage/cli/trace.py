@@ -34,8 +34,9 @@ TELLING_COLUMNS = (
 )  # fmt: skip
 REJECTS_SHOWN = 3
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE...", help="Logs that make one trace; '-' is stdin.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Logs that make one trace; '-' is stdin.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A log; '-' is stdin.")]
+Out = Annotated[str, typer.Argument(metavar="OUT", help="The file to write; '-' is stdout.")]
 Format = Annotated[
     str | None, typer.Option("--format", "-f", help="The log's format, if it is not recognised; see `formats`.")
 ]
@@ -139,8 +140,8 @@ def convert(
 
     Example: presage trace convert log.swf.gz log.parquet
     """
-    *inputs, out = _inputs_and_output(paths)
-    manifest = _convert(inputs, Path(out), to, format, _options(time_zone, fields, strict), wants_json=json)
+    _check_output(files, out)
+    manifest = _convert(files, Path(out), to, format, _options(time_zone, fields, strict), wants_json=json)
     _tell_reading(manifest)
     jobs, rejected = manifest.counts["jobs"], manifest.counts["rejected"]
     if json:
@@ -176,11 +177,11 @@ def clean(
     from presage.traces.cleaning import clean as apply_rules
     from presage.traces.cleaning import expand_rules
 
-    *inputs, out = _inputs_and_output(paths)
+    _check_output(files, out)
     writer = _writer(out, to, wants_json=json)
     names = [name.strip() for name in rules.split(",") if name.strip()]
     expand_rules(names)  # a misspelt rule is told before a large log is read
-    cleaned = apply_rules(_read(inputs, format, time_zone, fields, strict), names)
+    cleaned = apply_rules(_read(files, format, time_zone, fields, strict), names)
     writer.write(cleaned, Path(out))
     steps = cleaned.manifest.cleaning[-len(expand_rules(names)) :]
     if json:
@@ -317,13 +318,9 @@ def _writer(out: str, to: str | None, *, wants_json: bool) -> Any:
     return choose_writer(out, to)
 
 
-def _inputs_and_output(paths: list[str]) -> list[str]:
-    if len(paths) < 2:
-        raise UsageError("Only one file was named", expected="FILE... OUT: logs to read, then the file to write")
-    out = paths[-1]
-    if any(Path(path).resolve() == Path(out).resolve() for path in paths[:-1] if path != "-"):
+def _check_output(files: Sequence[str], out: str) -> None:
+    if any(Path(path).resolve() == Path(out).resolve() for path in files if path != "-"):
         raise UsageError(f"{out!r} would be read and written at once", remedy="Write to another file")
-    return paths
 
 
 def _filled_columns(trace: Trace) -> list[str]:

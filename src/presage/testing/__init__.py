@@ -14,5 +14,7 @@ the whole contract against your kind:
 from __future__ import annotations
 
 from presage.testing.readers import ReaderContract
+from presage.testing.traces import make_job, make_trace
+from presage.testing.writers import WriterContract
 
-__all__ = ["ReaderContract"]
+__all__ = ["ReaderContract", "WriterContract", "make_job", "make_trace"]

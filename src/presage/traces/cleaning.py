@@ -59,8 +59,13 @@ def _within_machine(manifest: Manifest) -> pl.Expr | None:
 
 def _pseudonym(column: str, prefix: str) -> pl.Expr:
     """Return numbers in order of first appearance, so that nothing of the name remains."""
-    first_row = pl.int_range(pl.len()).min().over(column)
-    return pl.when(pl.col(column).is_not_null()).then(pl.format(prefix + "{}", first_row.rank("dense")))
+
+    def number(names: pl.Series) -> pl.Series:
+        known = names.drop_nulls().unique(maintain_order=True)
+        numbers = pl.Series([f"{prefix}{n}" for n in range(1, len(known) + 1)], dtype=pl.String)
+        return names.replace_strict(known, numbers, default=None, return_dtype=pl.String)
+
+    return pl.col(column).map_batches(number, return_dtype=pl.String)
 
 
 DROP_UNRUN = Rule(keep=lambda _: pl.col("run_s") > 0)

@@ -91,8 +91,8 @@ class Source:
     @cached_property
     def head(self) -> Head:
         """The beginning of the decompressed bytes. Raises UnreadableSourceError if there are none."""
-        stream = self._open(on_bytes=None)
-        raw = b"".join(_chunks(stream, HEAD_BYTES))
+        with self._open(on_bytes=None) as stream:
+            raw = b"".join(_chunks(stream, HEAD_BYTES))
         if not raw.strip():
             raise UnreadableSourceError(
                 f"{self.name} is empty", expected="a job log", remedy="Check how the file was made"
@@ -112,7 +112,8 @@ class Source:
 
     def read_bytes(self) -> bytes:
         """Return all decompressed bytes; for formats that are one document."""
-        return b"".join(_chunks(self.open(), None))
+        with self.open() as stream:
+            return b"".join(_chunks(stream, None))
 
     def read_text(self) -> str:
         """Return the whole document as text."""
@@ -123,20 +124,20 @@ class Source:
 
         A line longer than `max_line_bytes` is rejected and left out.
         """
-        stream = self.open()
         pending = b""
         line = 1
-        while chunk := stream.read(block_bytes):
-            pending += chunk
-            cut = pending.rfind(b"\n") + 1
-            if cut:
-                block, pending = pending[:cut], pending[cut:]
-                yield line, self._without_long_lines(block, line, reject)
-                line += block.count(b"\n")
-            elif len(pending) > self.max_line_bytes:
-                self._reject_long(reject, line, pending)
-                pending = _skip_line(stream, block_bytes)
-                line += 1
+        with self.open() as stream:
+            while chunk := stream.read(block_bytes):
+                pending += chunk
+                cut = pending.rfind(b"\n") + 1
+                if cut:
+                    block, pending = pending[:cut], pending[cut:]
+                    yield line, self._without_long_lines(block, line, reject)
+                    line += block.count(b"\n")
+                elif len(pending) > self.max_line_bytes:
+                    self._reject_long(reject, line, pending)
+                    pending = _skip_line(stream, block_bytes)
+                    line += 1
         if pending:
             yield line, self._without_long_lines(pending + b"\n", line, reject)
 

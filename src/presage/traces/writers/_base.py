@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
@@ -46,7 +47,10 @@ class TextWriter(Writer):
 
     def write(self, trace: Trace, path: Path) -> None:
         if str(path) == STDOUT:
-            self.write_text(trace, sys.stdout.buffer)
+            # Not written to the pipe directly: polars would report a reader that went away as any other error.
+            buffer = io.BytesIO()
+            self.write_text(trace, buffer)
+            sys.stdout.buffer.write(buffer.getbuffer())
             sys.stdout.flush()
             return
         with replacing(path) as partial, _compressed(partial, path.suffix) as stream:
