@@ -121,9 +121,8 @@ def validate(
 
 @app.command()
 def convert(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="FILE... OUT", help="Logs to read, then the file to write.")
-    ],
+    files: Files,
+    out: Out,
     to: Annotated[
         str | None, typer.Option("--to", help="Output format, if the ending of OUT does not say it.")
     ] = None,
@@ -152,9 +151,8 @@ def convert(
 
 @app.command()
 def clean(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="FILE... OUT", help="Logs to read, then the file to write.")
-    ],
+    files: Files,
+    out: Out,
     rules: Annotated[
         str, typer.Option("--rules", "-r", help="Rules and rule sets in the order to apply, comma-separated.")
     ] = "archive",
