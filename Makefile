@@ -13,7 +13,8 @@ help:  ## List the commands
 
 run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read back, measure, draw
 	@mkdir -p $(OUT)
-	$(BIN)/presage trace generate lublin $(OUT)/workload.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1
+	$(BIN)/presage trace generate lublin $(OUT)/workload.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1 \
+	  --set users=60 --set estimate=modal
 	$(BIN)/presage trace convert $(OUT)/workload.swf.gz $(OUT)/workload.parquet
 	$(BIN)/presage trace stats $(OUT)/workload.parquet
 	$(BIN)/presage trace plot $(OUT)/workload.parquet $(OUT)/workload.png

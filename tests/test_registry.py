@@ -51,3 +51,13 @@ def test_entry_points_come_through_the_same_door(
     assert colours.get("blue").__name__ == "Fraction"
     assert "blue" in colours
     assert len(colours) == 2
+
+
+def test_a_broken_plug_in_is_named_and_costs_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    colours = registry()
+    colours.register(Spec("mauve", "no_such_package:Mauve", "from a broken package"))
+    with pytest.raises(PresageError, match=r"'mauve'.*cannot be loaded"):
+        colours.get("mauve")
+    with caplog.at_level(logging.WARNING):
+        assert list(colours.load_all()) == ["red"]
+    assert "mauve" in caplog.text

@@ -78,12 +78,32 @@ class Registry(Generic[T]):
         return list(self._specs.values())
 
     def get(self, name: str) -> T:
-        """Return what is registered under `name`, importing it on first use."""
+        """Return what is registered under `name`, importing it on first use.
+
+        Raises UnknownNameError with the closest match, PresageError if the module that should have it does not
+        import.
+        """
         spec = self.spec(name)
         if name not in self._loaded:
             module_name, _, attribute = spec.target.partition(":")
-            self._loaded[name] = getattr(importlib.import_module(module_name), attribute)
+            try:
+                self._loaded[name] = getattr(importlib.import_module(module_name), attribute)
+            except (ImportError, AttributeError) as error:
+                raise PresageError(
+                    f"The {self.kind} {name!r} ({spec.summary}) cannot be loaded: {error}",
+                    remedy="Repair or remove the package that provides it",
+                ) from error
         return self._loaded[name]
+
+    def load_all(self) -> dict[str, T]:
+        """Return all kinds that can be loaded; one that cannot is logged by name and left out."""
+        loaded = {}
+        for name in self:
+            try:
+                loaded[name] = self.get(name)
+            except PresageError as error:
+                log.warning("%s", error)
+        return loaded
 
     def __iter__(self) -> Iterator[str]:
         return iter([spec.name for spec in self.specs()])

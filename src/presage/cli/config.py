@@ -6,7 +6,7 @@ import typer
 
 from presage.cli._output import Json, emit_json, print_table, tell
 
-app = typer.Typer(help="Show the settings.", no_args_is_help=True)
+app = typer.Typer(help="Show the settings.", no_args_is_help=True, rich_markup_mode="markdown")
 
 
 @app.command()

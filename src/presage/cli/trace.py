@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from presage.cli import workloads
 from presage.cli._output import Json, duration, emit_json, print_table, progress, tell
-from presage.errors import UsageError
+from presage.errors import UnknownNameError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,10 @@ app = typer.Typer(
         "Several files that belong together, such as pods and nodes, are read as one trace."
     ),
     no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
+app.command()(workloads.generate)
+app.command()(workloads.models)
 
 EXIT_FINDINGS = 6
 TELLING_COLUMNS = (
@@ -226,6 +230,43 @@ def head(
 
 
 @app.command()
+def plot(
+    files: Files,
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The picture: .png, .svg, .pdf or .html.")],
+    figures: Annotated[
+        str | None, typer.Option("--figures", help="Which figures, comma-separated; all that apply if not given.")
+    ] = None,
+    title: Annotated[
+        str | None, typer.Option("--title", help="The heading; the trace's name if not given.")
+    ] = None,
+    format: Format = None,  # noqa: A002
+    time_zone: TimeZone = None,
+    fields: Fields = None,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Draw utilisation, arrivals, sizes, run times, waits, users and more.
+
+    Figures: utilisation, queue, arrivals, sizes, runtimes, requests, waits, users, outcomes, gpus.
+
+    Example: presage trace plot log.swf.gz log.html --figures waits,users
+    """
+    from presage.traces.plots import FIGURES, draw
+
+    chosen = [name.strip() for name in (figures or "").split(",") if name.strip()]
+    for name in chosen:
+        if name not in FIGURES:
+            raise UnknownNameError("figure", name, FIGURES)
+    _check_output(files, out)
+    trace = _read(files, format, time_zone, fields, strict)
+    draw(trace, out, figures=chosen or None, title=title)
+    if json:
+        emit_json({"output": out, "jobs": len(trace), "figures": chosen or list(FIGURES)})
+    else:
+        typer.echo(f"{out}: {len(trace):,} jobs")
+
+
+@app.command()
 def events(
     file: File,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many events.")] = 20,
@@ -328,8 +369,6 @@ def _filled_columns(trace: Trace) -> list[str]:
 
 
 def _selected_columns(trace: Trace, columns: str | None) -> list[str]:
-    from presage.errors import UnknownNameError
-
     names = [name.strip() for name in (columns or "").split(",") if name.strip()]
     for name in names:
         if name not in trace.jobs.columns:
@@ -364,6 +403,8 @@ def _readable(key: str, value: object) -> str:
     """Return a statistic as a person reads it; empty for what is not known."""
     if value is None or value in ([], {}, ()):
         return ""
+    if isinstance(value, dict) and all(isinstance(item, bool) for item in value.values()):
+        return ", ".join(name.replace("_", " ") for name, present in value.items() if present)
     if isinstance(value, dict):
         return ", ".join(f"{name} {_readable(name, item)}" for name, item in value.items())
     if isinstance(value, list | tuple):

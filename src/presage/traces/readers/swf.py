@@ -38,6 +38,8 @@ COLUMNS = (
 MIN_COLUMNS = len(COLUMNS)
 ALEA_COLUMNS = 21
 KIB = 1024
+SYNTHETIC_NOTE = "synthetic"
+"""A header comment `; Note: synthetic…`, which our writer makes, says that the jobs never ran."""
 _FRACTIONAL = {"submit", "wait", "run", "cpu_time", "mem_used", "limit", "mem_req", "think"}
 _WHOLE_SECONDS = {name: pl.Float64 if name == "cpu_time" else pl.Int64 for name in COLUMNS}
 _FRACTIONS = {name: pl.Float64 if name in _FRACTIONAL else pl.Int64 for name in COLUMNS}
@@ -46,6 +48,7 @@ _STATUS_CODES = range(-1, 6)
 _PARTIAL = (2, 3, 4)  # rows that describe one stretch of a checkpointed job
 _MAX_HEADER_LINES = 10_000
 _WIDEST_INDENT = 200
+_ROWS_LOOKED_AT = 20
 _PARSERS = 2
 _FIELD = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
 _TRAILING_BLANKS = re.compile(rb"[ \t\r]+\n")
@@ -61,13 +64,11 @@ class SwfReader(Reader):
         if head.is_binary:
             return NO
         comments = [line for line in head.lines if line.lstrip().startswith(";")]
-        rows = [line.split() for line in head.lines if not line.lstrip().startswith(";")][:3]
+        rows = [line.split() for line in head.lines if not line.lstrip().startswith(";")][:_ROWS_LOOKED_AT]
         if comments and any((field := _FIELD.match(line)) and field[1] in _KNOWN_FIELDS for line in comments):
             return SURE
-        fits = rows and all(
-            len(row) >= MIN_COLUMNS and _all_numbers(row[:MIN_COLUMNS]) for row in rows[:-1] or rows
-        )
-        return LIKELY if fits else NO
+        good = sum(len(row) >= MIN_COLUMNS and _all_numbers(row[:MIN_COLUMNS]) for row in rows)
+        return LIKELY if good and good >= len(rows) / 2 else NO
 
     def read_one(self, source: Source, into: TraceBuilder) -> int:
         dialect: _Dialect | None = None
@@ -129,6 +130,7 @@ class _Dialect:
             time_zone=fields.get("TimeZoneString", [None])[0],
             acknowledgement="; ".join(fields.get("Acknowledge", [])) or None,
             header=tuple(header[:_MAX_HEADER_LINES]),
+            synthetic=any(note.startswith(SYNTHETIC_NOTE) for note in fields.get("Note", [])),
         )
         if not self.absolute_time:
             into.note("the log does not say when it began: times count from its own zero")

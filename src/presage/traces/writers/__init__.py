@@ -35,11 +35,11 @@ def choose_writer(path: str | Path, format: str | None = None) -> Writer:  # noq
     if format:
         return WRITERS.get(format)()
     endings = [suffix for suffix in Path(path).suffixes if suffix not in _COMPRESSION]
-    for name in WRITERS:
-        writer = WRITERS.get(name)
+    writers = WRITERS.load_all().values()
+    for writer in writers:
         if endings and endings[-1] in writer.suffixes:
             return writer()
-    known = ", ".join(suffix for name in WRITERS for suffix in WRITERS.get(name).suffixes)
+    known = ", ".join(suffix for writer in writers for suffix in writer.suffixes)
     raise UsageError(
         f"The ending of {str(path)!r} names no output format",
         expected=f"one of {known}, optionally with .gz or .zst",

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 import polars as pl
 
-from presage.traces.readers.swf import COLUMNS, KIB
+from presage.traces.readers.swf import COLUMNS, KIB, SYNTHETIC_NOTE
 from presage.traces.schema import Outcome, size
 from presage.traces.writers._base import TextWriter
 
@@ -80,7 +80,7 @@ def _header(trace: Trace, origin_ms: int, numbers: dict[str, pl.DataFrame | None
     if manifest.machine.cpus is not None:
         lines.append(f"; MaxProcs: {manifest.machine.cpus:.0f}")
     if manifest.synthetic:
-        lines.append(f"; Note: synthetic, made by {manifest.generator.get('name', 'a generator')}")
+        lines.append(f"; Note: {SYNTHETIC_NOTE}, made by {manifest.generator.get('name', 'a generator')}")
     for label, title in (("queue", "Queue"), ("partition", "Partition")):
         table = numbers[label]
         if table is not None:

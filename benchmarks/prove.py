@@ -1,0 +1,69 @@
+"""Runs the long experiments as resumable cells: a cell whose result is there already is left alone.
+
+Each cell is a benchmark that writes one JSON file to docs/results/data, from which the tables of the
+documentation are made. Interrupting is safe: the next run goes on with the first cell that has no result.
+
+    python benchmarks/prove.py            # run what is missing
+    python benchmarks/prove.py --list     # say what there is
+    python benchmarks/prove.py --again trace_read
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE.parent / "docs" / "results" / "data"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One experiment: a script, its arguments, and the CPU minutes it may take on two cores."""
+
+    name: str
+    arguments: tuple[str, ...]
+    budget_min: float
+
+    @property
+    def result(self) -> Path:
+        """Where its JSON goes."""
+        return RESULTS / f"{self.name}.json"
+
+
+CELLS = (Cell("trace_read", ("trace_read.py",), budget_min=5),)
+
+
+def main() -> None:
+    """Run the cells that have no result yet, and those asked for again."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="say which cells there are and which have results")
+    parser.add_argument("--again", action="append", default=[], choices=[cell.name for cell in CELLS])
+    arguments = parser.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for cell in CELLS:
+        done = cell.result.is_file() and cell.name not in arguments.again
+        if arguments.list or done:
+            print(f"{cell.name}: {'done' if done else f'about {cell.budget_min:g} CPU minutes'}", file=sys.stderr)
+        else:
+            run(cell)
+
+
+def run(cell: Cell) -> None:
+    """Run one cell; its result appears only when it is complete."""
+    print(f"{cell.name}: running, about {cell.budget_min:g} CPU minutes", file=sys.stderr)
+    partial = cell.result.with_suffix(".partial")
+    begin = time.monotonic()
+    script, *options = cell.arguments
+    command = [sys.executable, str(HERE / script), *options, "--out", str(partial)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    partial.replace(cell.result)
+    print(f"{cell.name}: {(time.monotonic() - begin) / 60:.1f} min, {cell.result.name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""`presage trace generate` and `presage trace models`: workloads that never ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from presage.cli._output import Json, emit_json, print_table, progress
+from presage.errors import UsageError
+
+
+def generate(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="The workload model; `models` lists them.")],
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; its ending says the format.")],
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", help="How many jobs (10,000 if --days is not given).")
+    ] = None,
+    days: Annotated[float | None, typer.Option("--days", help="How many days, instead of how many jobs.")] = None,
+    processors: Annotated[
+        int | None, typer.Option("--processors", help="Size of the machine, for models of processors.")
+    ] = None,
+    load: Annotated[
+        float | None, typer.Option("--load", help="Offered load to reach by stretching the arrivals, like 0.8.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The same seed gives the same workload.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A parameter of the model; may be repeated."),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Output format, if the ending of OUT does not say it.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Generate a synthetic workload from a model and write it as a trace.
+
+    Example: presage trace generate lublin work.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1
+    """
+    from presage.traces.statistics import summarise
+    from presage.traces.workloads import make_model
+    from presage.traces.writers import choose_writer
+
+    writer = choose_writer(out, to)
+    named: dict[str, str | int | float | bool] = {**_pairs(settings or [])}
+    named |= {key: value for key, value in (("processors", processors), ("load", load)) if value is not None}
+    workload = make_model(model, named)
+    if jobs is None and days is None:
+        jobs = 10_000
+    with progress("Generating", jobs) as advance:
+        made = 0
+
+        def report(done: int, _total: int | None) -> None:
+            nonlocal made
+            advance(done - made)
+            made = done
+
+        trace = workload.generate(jobs, days=days, seed=seed, progress=report)
+    writer.write(trace, Path(out))
+    if json:
+        emit_json({"output": out, "summary": summarise(trace).to_dict(), "generator": trace.manifest.generator})
+    elif out != "-":
+        typer.echo(f"{out}: {len(trace):,} jobs of {model}, seed {seed}")
+
+
+def models(
+    model: Annotated[
+        str | None, typer.Argument(metavar="[MODEL]", help="Show the parameters of this model.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the workload models, or the parameters of one."""
+    from presage.traces.workloads import WORKLOADS, describe_parameters
+
+    if model is None:
+        summaries = {spec.name: spec.summary for spec in WORKLOADS.specs()}
+        if json:
+            emit_json(summaries)
+        else:
+            print_table("Workload models", ("model", "what it is"), list(summaries.items()))
+        return
+    known = describe_parameters(model)
+    if json:
+        emit_json({name: {"default": each.default, "help": each.help} for name, each in known.items()})
+        return
+    rows = [(name, "" if each.default is None else str(each.default), each.help) for name, each in known.items()]
+    print_table(f"Parameters of {model}, for --set", ("parameter", "default", "meaning"), rows)
+
+
+def _pairs(settings: list[str]) -> dict[str, str]:
+    pairs = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--set {setting!r} has no '='", expected="KEY=VALUE, like --set users=50")
+        pairs[key.strip()] = value.strip()
+    return pairs
