@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from presage.testing.readers import ReaderContract
 from presage.testing.traces import make_job, make_trace
+from presage.testing.workloads import WorkloadContract
 from presage.testing.writers import WriterContract
 
-__all__ = ["ReaderContract", "WriterContract", "make_job", "make_trace"]
+__all__ = ["ReaderContract", "WorkloadContract", "WriterContract", "make_job", "make_trace"]

@@ -281,7 +281,7 @@ class _Inflated(io.RawIOBase):
         self._name = name
         self._on_bytes = on_bytes
         self._decompressor = make()
-        self._ready = b""
+        self._ready = memoryview(b"")
         self._produced = 0
 
     def readable(self) -> bool:
@@ -308,7 +308,7 @@ class _Inflated(io.RawIOBase):
                 self._fail(f"ends in the middle of its {self._codec} stream")
             return False
         try:
-            self._ready = self._decompressor.decompress(chunk)
+            self._ready = memoryview(self._decompressor.decompress(chunk))
         except (zlib.error, OSError, lzma.LZMAError, EOFError, zstandard.ZstdError) as error:
             self._fail(f"is damaged: {error}")
         self._produced += len(self._ready)

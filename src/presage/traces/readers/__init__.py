@@ -35,14 +35,32 @@ READERS: Registry[type[Reader]] = Registry(
     "trace format",
     "presage.readers",
     [
+        Spec("parquet", f"{_HERE}.canonical:ParquetReader", "a trace that Presage wrote"),
+        Spec("csv", f"{_HERE}.canonical:CsvReader", "a job table with canonical column names"),
+        Spec("jsonl", f"{_HERE}.json_records:JsonRecordsReader", "JSON lines: records or events of jobs"),
+        Spec("alcf", f"{_HERE}.alcf:AlcfReader", "Argonne: DIM_JOB_COMPOSITE, Theta columns, excerpts"),
+        Spec("yarn", f"{_HERE}.yarn:YarnReader", "YARN ResourceManager: /ws/v1/cluster/apps"),
+        Spec("jhist", f"{_HERE}.jhist:JhistReader", "Hadoop JobHistory of a MapReduce job"),
+        Spec("google-2011-jobs", f"{_HERE}.google_2011:Google2011JobsReader", "Google trace of 2011: job events"),
+        Spec("google-2011-tasks", f"{_HERE}.google_2011:Google2011TasksReader", "Google trace of 2011: task events"),
         Spec("swf", f"{_HERE}.swf:SwfReader", "Standard Workload Format, and its 19 to 21 column dialects"),
+        Spec("kubernetes", f"{_HERE}.kubernetes:KubernetesReader", "kubectl get pods, jobs, events, nodes -o json"),
+        Spec("openb", f"{_HERE}.openb:OpenbReader", "Alibaba GPU trace v2023: lists of pods and nodes"),
+        Spec("philly", f"{_HERE}.philly:PhillyReader", "Microsoft Philly 2017: job log with attempts, machine list"),
+        Spec("philly-flat", f"{_HERE}.philly:PhillyFlatReader", "Microsoft Philly 2017, flattened to one CSV"),
+        Spec("helios", f"{_HERE}.helios:HeliosReader", "SenseTime Helios 2020: job log, GPU counts"),
+        Spec("acme", f"{_HERE}.acme:AcmeReader", "Shanghai AI Lab Acme 2023: Seren and Kalos"),
+        Spec("gavel", f"{_HERE}.gavel:GavelReader", "traces of the Gavel and Shockwave schedulers"),
+        Spec("alibaba-2017", f"{_HERE}.alibaba_2017:Alibaba2017Reader", "Alibaba cluster trace 2017: batch tasks"),
+        Spec("alibaba-2025", f"{_HERE}.alibaba_2025:Alibaba2025Reader", "Alibaba GPU trace v2025: inference services"),
+        Spec("alibaba-2026", f"{_HERE}.alibaba_2026:Alibaba2026Reader", "Alibaba spot-GPU trace 2026: nodes and jobs"),
     ],
 )
 
 
 def detect(source: Source) -> str:
     """Return the name of the format of `source`. Raises UnknownFormatError if none or several fit equally."""
-    scores = {name: READERS.get(name)().match(source.head) for name in READERS}
+    scores = {name: reader().match(source.head) for name, reader in READERS.load_all().items()}
     best = max(scores.values())
     winners = [name for name, score in scores.items() if score == best]
     if best == NO:

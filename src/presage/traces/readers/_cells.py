@@ -9,9 +9,10 @@ expressions, and gets back a frame without the rows that had a bad cell; those a
 
 from __future__ import annotations
 
+import codecs
 import csv
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -19,7 +20,7 @@ from presage.errors import UnreadableSourceError
 from presage.traces.schema import OUTCOME, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from presage.traces.builder import TraceBuilder
     from presage.traces.source import Head, Source
@@ -155,22 +156,27 @@ class Cells:
         """Return these columns of the rows whose cells can all be read; the other rows become rejects."""
         if not len(self.table):
             return self.table.select(**columns)
-        problem = pl.coalesce(
-            *(
-                pl.when(text.is_not_null() & value.is_null()).then(
-                    pl.format("{}: '{}' is {}", pl.lit(column), text, pl.lit(problem))
-                )
-                for column, problem, text, value in self._checks
-            ),
-            pl.lit(None, pl.String),
+        wrong = [text.is_not_null() & value.is_null() for _, _, text, value in self._checks]
+        # The line column makes literals (absent columns) as long as the rows, also when every column is one.
+        result = (
+            self.table.lazy()  # which, unlike an eager select, works out shared parts of the expressions once
+            .select(pl.col(LINE), pl.any_horizontal(pl.lit(False), *wrong).alias("__wrong__"), **columns)
+            .collect()
         )
-        # Literals (absent columns) must be as long as the rows, also when every column is one.
-        result = self.table.select(pl.col(LINE), problem.alias("__problem__"), **columns)
-        bad = result["__problem__"].is_not_null()
-        rejects = result.filter(bad).select(LINE, "__problem__").iter_rows()
-        for (line, reason), row in zip(rejects, self.table.filter(bad).drop(LINE).iter_rows(), strict=True):
-            self._into.reject(self._source.name, line, reason, _row_text(row))
-        return result.filter(~bad).drop(LINE, "__problem__")
+        bad = result["__wrong__"]
+        if bad.any():
+            self._reject(self.table.filter(bad), wrong)
+            result = result.filter(~bad)
+        return result.drop(LINE, "__wrong__")
+
+    def _reject(self, rows: pl.DataFrame, wrong: list[pl.Expr]) -> None:
+        reason = pl.coalesce(
+            pl.when(is_wrong).then(pl.format("{}: '{}' is {}", pl.lit(column), text, pl.lit(problem)))
+            for is_wrong, (column, problem, text, _) in zip(wrong, self._checks, strict=True)
+        )
+        reasons = rows.select(LINE, reason.alias("reason")).iter_rows()
+        for (line, why), row in zip(reasons, rows.drop(LINE).iter_rows(), strict=True):
+            self._into.reject(self._source.name, line, why, _row_text(row))
 
 
 def delimited(
@@ -182,37 +188,39 @@ def delimited(
     quoted: bool = True,
     missing: Sequence[str] = (),
     optional_tail: int = 0,
+    mend: Callable[[list[str]], list[str] | None] | None = None,
 ) -> Iterator[Cells]:
     """Yield the rows of a delimited text in batches.
 
     `columns` names the fields; None takes them from the first line. `delimiter` None means any run of
-    blanks. A row may lack up to `optional_tail` fields at its end. Quoted fields do not span lines: an
+    blanks. A row may lack up to `optional_tail` fields at its end. `mend` is given the fields of a row that has
+    too many and returns the right ones, or None to have it rejected. Quoted fields do not span lines: an
     unbalanced quote costs one row, not the rest of the file. Header names lose surrounding blanks.
     """
     names = list(columns) if columns is not None else None
-    rows: list[list[str | None]] = []
-    lines: list[int] = []
-    for number, line in source.lines(into.rejecter(source.name)):
-        try:
-            fields = _split(line, delimiter, quoted)
-        except csv.Error as error:
-            into.reject(source.name, number, f"unbalanced quotes ({error})", line)
+    tables: list[pl.DataFrame] = []
+    for first, block in source.blocks(into.rejecter(source.name)):
+        text = source.as_utf8(block.removeprefix(codecs.BOM_UTF8) if first == 1 else block)
+        number = first
+        while names is None and text:
+            line, _, text = text.partition(b"\n")
+            number += 1
+            fields = _fields(line.decode().rstrip("\r"), number - 1, delimiter, quoted, source, into)
+            if fields is not None:
+                names = [name.strip() for name in fields]
+                _check_header(names, source)
+        if names is None or not text:
             continue
-        if names is None:
-            names = [name.strip() for name in fields]
-            _check_header(names, source)
-            continue
-        lacking = len(names) - len(fields)
-        if lacking < 0 or lacking > optional_tail:
-            into.reject(source.name, number, f"{len(fields)} fields where {len(names)} were expected", line)
-            continue
-        rows.append([*fields, *[None] * lacking])
-        lines.append(number)
-        if len(rows) >= BATCH_ROWS:
-            yield Cells(_text_table(names, rows, lines), source, into, missing=missing)
-            rows, lines = [], []
-    if rows and names is not None:
-        yield Cells(_text_table(names, rows, lines), source, into, missing=missing)
+        table = _whole_table(text, number, names, delimiter, quoted)
+        if table is None:
+            shape = _Shape(names, delimiter, quoted, optional_tail, mend)
+            table = _line_by_line(text.decode(), number, shape, source, into)
+        tables.append(table)
+        if sum(map(len, tables)) >= BATCH_ROWS:
+            yield Cells(pl.concat(tables), source, into, missing=missing)
+            tables = []
+    if any(map(len, tables)):
+        yield Cells(pl.concat(tables), source, into, missing=missing)
 
 
 def header(head: Head, delimiter: str = ",") -> set[str]:
@@ -243,9 +251,13 @@ def records(
     return Cells(table, source, into, missing=missing)
 
 
-def json_lines(source: Source, into: TraceBuilder) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, object) for every line that is a JSON object; other lines become rejects."""
+def json_lines(
+    source: Source, into: TraceBuilder, *, skip: Sequence[str] = ()
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for every line that is a JSON object; others, except `skip`, become rejects."""
     for number, line in source.lines(into.rejecter(source.name)):
+        if line in skip:
+            continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -269,6 +281,71 @@ def json_document(source: Source) -> Any:
         ) from None
 
 
+class _Shape(NamedTuple):
+    """What `delimited` was told about its rows."""
+
+    names: list[str]
+    delimiter: str | None
+    quoted: bool
+    optional_tail: int
+    mend: Callable[[list[str]], list[str] | None] | None
+
+
+def _whole_table(
+    text: bytes, first: int, names: list[str], delimiter: str | None, quoted: bool
+) -> pl.DataFrame | None:
+    """Return the table of a block in which every line has all its fields, or None if anything is unusual."""
+    if delimiter is None or len(delimiter.encode()) != 1 or len(names) < 2 or (quoted and b'"' in text):
+        return None
+    text = text.replace(b"\r\n", b"\n")
+    lines = text.count(b"\n")
+    if b"\r" in text or text.count(delimiter.encode()) != lines * (len(names) - 1):
+        return None
+    try:
+        table = pl.read_csv(
+            text, has_header=False, separator=delimiter, quote_char=None, schema=dict.fromkeys(names, pl.String)
+        )
+    except pl.exceptions.PolarsError:  # a line with too many fields makes up for one with too few
+        return None
+    if len(table) != lines:
+        return None
+    return table.select(pl.int_range(first, first + lines, dtype=pl.Int64).alias(LINE), pl.all())
+
+
+def _line_by_line(text: str, first: int, shape: _Shape, source: Source, into: TraceBuilder) -> pl.DataFrame:
+    """Return the table of the lines that have as many fields as there are names; the others become rejects."""
+    rows: list[list[str | None]] = []
+    lines: list[int] = []
+    for number, raw in enumerate(text.split("\n"), start=first):
+        line = raw.rstrip("\r")
+        fields = _fields(line, number, shape.delimiter, shape.quoted, source, into)
+        if fields is None:
+            continue
+        expected = len(shape.names)
+        if len(fields) > expected and shape.mend:
+            fields = shape.mend(fields) or fields
+        lacking = expected - len(fields)
+        if lacking < 0 or lacking > shape.optional_tail:
+            into.reject(source.name, number, f"{len(fields)} fields where {expected} were expected", line)
+            continue
+        rows.append([*fields, *[None] * lacking])
+        lines.append(number)
+    return _text_table(shape.names, rows, lines)
+
+
+def _fields(
+    line: str, number: int, delimiter: str | None, quoted: bool, source: Source, into: TraceBuilder
+) -> list[str] | None:
+    """Return the fields of a line, None if it is blank or a reject by now."""
+    if not line or line.isspace():
+        return None
+    try:
+        return _split(line, delimiter, quoted)
+    except csv.Error as error:
+        into.reject(source.name, number, f"unbalanced quotes ({error})", line)
+        return None
+
+
 def _split(line: str, delimiter: str | None, quoted: bool) -> list[str]:
     if delimiter is None:
         return line.split()
@@ -287,7 +364,7 @@ def _check_header(names: list[str], source: Source) -> None:
 
 
 def _text_table(names: list[str], rows: list[list[str | None]], lines: list[int]) -> pl.DataFrame:
-    columns = zip(*rows, strict=True)
+    columns = zip(*rows, strict=True) if rows else [()] * len(names)
     table = {name: pl.Series(column, dtype=pl.String) for name, column in zip(names, columns, strict=True)}
     return pl.DataFrame({LINE: pl.Series(lines, dtype=pl.Int64), **table})
 
