@@ -37,7 +37,7 @@ class ReaderContract:
 
     def read(self, path: str | Path, **options: object) -> Trace:
         """Read `path` as this format with the suite's options."""
-        merged = ReadOptions(**{**vars(self.options), **options})  # type: ignore[arg-type]
+        merged = ReadOptions(**{**vars(self.options), **options})
         return read_trace(path, format=self.format, options=merged)
 
     def test_recognises_its_own_logs(self) -> None:
