@@ -129,7 +129,7 @@ class TraceBuilder:
         Raises UnreadableSourceError if nothing at all could be read, RejectedRowsError if the options say
         strict and a row was rejected.
         """
-        jobs = pl.concat(self._jobs, how="diagonal") if self._jobs else schema.empty("jobs")
+        jobs = pl.concat(self._jobs, how="diagonal_relaxed") if self._jobs else schema.empty("jobs")
         jobs = self._with_unique_ids(jobs)
         jobs = self._sorted(jobs)
         sides = self._side_tables()
@@ -160,7 +160,7 @@ class TraceBuilder:
 
     def _side_tables(self) -> dict[str, pl.DataFrame]:
         sides = {
-            name: pl.concat(frames, how="diagonal") if frames else schema.empty(name)
+            name: pl.concat(frames, how="diagonal_relaxed") if frames else schema.empty(name)
             for name, frames in self._sides.items()
         }
         sides["rejects"] = pl.DataFrame(self._rejects, schema=schema.REJECTS, orient="row")
@@ -182,7 +182,7 @@ class TraceBuilder:
             self.note(
                 f"{renamed:,} jobs have an id that an earlier job has too; they are kept as ID{ID_REPEAT_MARK}2, …"
             )
-            suffixed = pl.format("{}" + ID_REPEAT_MARK + "{}", "job_id", nth)
+            suffixed = pl.concat_str("job_id", pl.lit(ID_REPEAT_MARK), nth)
             jobs = jobs.with_columns(job_id=pl.when(nth > 1).then(suffixed).otherwise("job_id"))
         return jobs
 
@@ -190,7 +190,8 @@ class TraceBuilder:
         ordered = sort_by_submit(jobs)
         if ordered is not jobs:
             late = jobs.select((pl.col("submit_ms") < pl.col("submit_ms").cum_max().shift(1)).sum()).item()
-            self.note(f"{late:,} rows of the log were not in submit order; the trace is sorted")
+            if late:
+                self.note(f"{late:,} rows of the log were not in submit order; the trace is sorted")
         return ordered
 
     def _finished_manifest(self, nodes: pl.DataFrame) -> Manifest:
