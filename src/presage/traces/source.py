@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     """Called with line number, reason, beginning of the text."""
 
 STDIN = "-"
+PARQUET_MAGIC = b"PAR1"
 HEAD_BYTES = 64 * 1024
 BLOCK_BYTES = 8 * 1024 * 1024
 DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
@@ -53,6 +54,8 @@ class Head:
     name: str
     """The file's name without folders and without .gz, .zst …"""
     raw: bytes
+    tail: bytes = b""
+    """The end of a Parquet file, which has its column names there; empty for every other."""
 
     @cached_property
     def is_binary(self) -> bool:
@@ -100,7 +103,7 @@ class Source:
         bare = Path(self.name)
         while bare.suffix in {".gz", ".zst", ".bz2", ".xz"}:
             bare = bare.with_suffix("")
-        return Head(bare.name, raw)
+        return Head(bare.name, raw, self._tail() if raw.startswith(PARQUET_MAGIC) else b"")
 
     def size_bytes(self) -> int | None:
         """Return the size on disk, None for standard input."""
@@ -189,6 +192,18 @@ class Source:
             if magic.startswith(prefix):
                 return io.BufferedReader(_Inflated(raw, prefix, codec, make, self.name, on_bytes))
         return io.BufferedReader(_Plain(raw, self.name, on_bytes))
+
+    def _tail(self) -> bytes:
+        if self.path is not None:
+            with self._open_file() as file:
+                if file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC:  # not compressed: no need to read through it
+                    file.seek(max(0, file.seek(0, io.SEEK_END) - HEAD_BYTES))
+                    return file.read()
+        tail = b""
+        with self._open(on_bytes=None) as stream:
+            for chunk in _chunks(stream, None):
+                tail = (tail + chunk)[-HEAD_BYTES:]
+        return tail
 
     def _open_file(self) -> IO[bytes]:
         assert self.path is not None  # noqa: S101  (narrowing for the type checker)

@@ -152,7 +152,8 @@ def test_impossible_values_are_missing_and_noted(tmp_path: Path) -> None:
 def test_further_columns_are_kept(tmp_path: Path) -> None:
     base = ROW.format(job=1, submit=0, status=1)
     assert read_text(tmp_path, rows(f"{base} 7")).jobs["x_swf_19"].to_list() == ["7"]
-    alea = read_text(tmp_path, rows(base.replace("60 -1", "60 1073741824") + " {3,3,5} q_1d 1:ppn=2")).jobs
+    nameless = base.replace("60 -1", "60 1073741824").replace("1 1 -1 -1", "-1 1 -1 -1")
+    alea = read_text(tmp_path, rows(nameless + " {3,3,5} q_1d 1:ppn=2")).jobs
     assert alea.select("node_list", "queue", "constraint", "nodes_alloc", "mem_req_bytes").row(0) == (
         ["3", "5"], "q_1d", "1:ppn=2", 2, 2**30,
     )  # fmt: skip

@@ -38,16 +38,18 @@ class Cells:
 
     `table` has String columns and the column `__line__`. A column that the table lacks reads as all missing,
     so readers may ask for every field their format can have. `missing` are the texts that mean "not known",
-    besides the empty one.
+    besides the empty one; in the attribute `table` they are null, and no text has blanks around it.
     """
 
     def __init__(
         self, table: pl.DataFrame, source: Source, into: TraceBuilder, *, missing: Sequence[str] = ()
     ) -> None:
-        self.table = table
+        # Cleaned once, because every typed view and every check of it starts from here.
+        text = pl.exclude(LINE).str.strip_chars()
+        known = pl.when(text.is_in(["", *missing]).not_()).then(text).name.keep()
+        self.table = table.lazy().with_columns(known).collect()
         self._source = source
         self._into = into
-        self._missing = ["", *missing]
         self._checks: list[tuple[str, str, pl.Expr, pl.Expr]] = []
 
     def __contains__(self, column: str) -> bool:
@@ -55,10 +57,7 @@ class Cells:
 
     def text(self, column: str) -> pl.Expr:
         """The cell's text without surrounding blanks, null where missing."""
-        if column not in self.table.columns:
-            return pl.lit(None, pl.String)
-        stripped = pl.col(column).str.strip_chars()
-        return pl.when(stripped.is_in(self._missing).not_()).then(stripped)
+        return pl.col(column) if column in self.table.columns else pl.lit(None, pl.String)
 
     def required(self, column: str) -> pl.Expr:
         """The cell's text; a row without one is rejected."""
@@ -170,8 +169,9 @@ class Cells:
         return result.drop(LINE, "__wrong__")
 
     def _reject(self, rows: pl.DataFrame, wrong: list[pl.Expr]) -> None:
+        # Not pl.format: it panics where a filter has emptied the first chunk of a column (Polars 2.1).
         reason = pl.coalesce(
-            pl.when(is_wrong).then(pl.format("{}: '{}' is {}", pl.lit(column), text, pl.lit(problem)))
+            pl.when(is_wrong).then(pl.concat_str(pl.lit(f"{column}: '"), text, pl.lit(f"' is {problem}")))
             for is_wrong, (column, problem, text, _) in zip(wrong, self._checks, strict=True)
         )
         reasons = rows.select(LINE, reason.alias("reason")).iter_rows()

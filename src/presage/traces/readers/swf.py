@@ -334,12 +334,11 @@ def _jobs(raw: pl.DataFrame, dialect: _Dialect) -> pl.DataFrame:
         "mem_used_bytes": (_known("mem_used") * KIB * size).round(),
         "status": _label("status"),
         **_outcome(dialect),
-        **_extras(raw, dialect),
     }
     # A column the log never fills costs nothing as a literal null, and as much as any other as data.
     unfilled = _unfilled(raw)
     filled = {name: expr for name, expr in columns.items() if _ORIGIN.get(name) not in unfilled}
-    return raw.select(**filled)
+    return raw.select(**{**filled, **_extras(raw, dialect)})
 
 
 _ORIGIN = {
