@@ -95,7 +95,7 @@ class TraceBuilder:
 
     def reject(self, file: str, line: int | None, reason: str, text: str = "") -> None:
         """Record a row that could not be read."""
-        self._rejects.append((file, line, reason, text[:REJECT_TEXT_CHARS]))
+        self._rejects.append((file, line, _encodable(reason), _encodable(text[:REJECT_TEXT_CHARS])))
 
     def rejecter(self, file: str) -> Callable[[int, str, str], None]:
         """Return `reject` bound to one file, as `Source` wants it."""
@@ -248,6 +248,11 @@ class _Spilled:
 
     def in_order_and_unique(self) -> bool:
         return self._ordered and pl.concat(self._id_hashes).n_unique() == self.jobs
+
+
+def _encodable(text: str) -> str:
+    # JSON may escape half a surrogate pair, which no UTF-8 text can hold.
+    return text if text.isascii() else text.encode("utf-8", errors="replace").decode()
 
 
 def _merge(known: Machine, more: Machine) -> Machine:

@@ -29,8 +29,8 @@ header p {{ margin: 0.3rem 0 0; color: var(--muted); }}
 h2 {{ margin: 0 0 0.5rem; font-size: 1.05rem; }}
 nav {{ position: sticky; top: 0; z-index: 1; background: var(--ground); }}
 nav ul {{
-  display: flex; gap: 0.25rem 1.1rem; overflow-x: auto; list-style: none; margin: 0.9rem 0; padding: 0.6rem 0;
-  border-bottom: 1px solid var(--faint); white-space: nowrap; font-size: 0.9rem;
+  display: flex; gap: 0.25rem 1.1rem; flex-wrap: wrap; list-style: none; margin: 0.9rem 0; padding: 0.6rem 0;
+  border-bottom: 1px solid var(--faint);  font-size: 0.9rem;
 }}
 a {{ color: var(--blue); text-decoration: none; }}
 a:hover, a:focus-visible {{ text-decoration: underline; }}
