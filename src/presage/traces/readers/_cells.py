@@ -38,7 +38,8 @@ class Cells:
 
     `table` has String columns and the column `__line__`. A column that the table lacks reads as all missing,
     so readers may ask for every field their format can have. `missing` are the texts that mean "not known",
-    besides the empty one; in the attribute `table` they are null, and no text has blanks around it.
+    besides the empty one; in the attribute `table` they are null, and no text has blanks around it. A reader may
+    add columns of any type to `table`, to make views of; rejects show those that it began with.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Cells:
         text = pl.exclude(LINE).str.strip_chars()
         known = pl.when(text.is_in(["", *missing]).not_()).then(text).name.keep()
         self.table = table.lazy().with_columns(known).collect()
+        self._texts = [name for name in table.columns if name != LINE]
         self._source = source
         self._into = into
         self._checks: list[tuple[str, str, pl.Expr, pl.Expr]] = []
@@ -175,7 +177,7 @@ class Cells:
             for is_wrong, (column, problem, text, _) in zip(wrong, self._checks, strict=True)
         )
         reasons = rows.select(LINE, reason.alias("reason")).iter_rows()
-        for (line, why), row in zip(reasons, rows.drop(LINE).iter_rows(), strict=True):
+        for (line, why), row in zip(reasons, rows.select(self._texts).iter_rows(), strict=True):
             self._into.reject(self._source.name, line, why, _row_text(row))
 
 
