@@ -1,0 +1,380 @@
+"""The directive `generated`: parts of the reference that are made from the code, so that they cannot disagree.
+
+    ```{generated} schema jobs
+    ```
+
+The first word names a function of `PARTS`, the others are its arguments. A function returns Markdown.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import polars as pl
+import typer
+from pydantic import BaseModel
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.docutils import SphinxDirective
+
+from presage import errors
+from presage.cli.main import EXIT_INTERRUPTED, app
+from presage.cli.trace import EXIT_FINDINGS
+from presage.config import Settings
+from presage.registry import Registry
+from presage.traces import schema
+from presage.traces.cleaning import RULE_SETS, RULES
+from presage.traces.manifest import HAS
+from presage.traces.plots import FIGURES
+from presage.traces.readers import READERS
+from presage.traces.workloads import WORKLOADS, describe_parameters
+from presage.traces.writers import WRITERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from docutils import nodes
+    from sphinx.application import Sphinx
+
+MODULES = (
+    "presage.traces",
+    "presage.traces.schema",
+    "presage.traces.events",
+    "presage.traces.readers",
+    "presage.traces.writers",
+    "presage.traces.cleaning",
+    "presage.traces.validation",
+    "presage.traces.statistics",
+    "presage.traces.plots",
+    "presage.traces.workloads",
+    "presage.testing",
+    "presage.registry",
+    "presage.errors",
+    "presage.config",
+)
+"""The public modules; a name that several of them have is described under the first."""
+
+RESULTS = Path(__file__).parents[1] / "results" / "data"
+_COLUMN = re.compile(r'^    +"(?P<name>\w+)": .*?,(?:  # (?P<meaning>.*))?$')
+_COMMENT = re.compile(r"^    +# (?P<text>.*)$")
+
+
+def schema_table(table: str) -> str:
+    """Return the columns of a canonical table with the meanings that stand as comments in the schema."""
+    source = inspect.getsource(schema)
+    body = re.search(rf"^{table.upper()} = pl\.Schema\(\n(.*?)^\)$", source, re.DOTALL | re.MULTILINE)
+    if body is None:
+        raise ValueError(f"presage.traces.schema does not define {table.upper()}")
+    groups: list[tuple[str, list[tuple[str, ...]]]] = [("", [])]
+    for line in body[1].splitlines():
+        if comment := _COMMENT.match(line):
+            groups.append((comment["text"], []))
+        elif column := _COLUMN.match(line):
+            dtype = schema.TABLES[table][column["name"]]
+            groups[-1][1].append((f"`{column['name']}`", _type_name(dtype), column["meaning"] or ""))
+    named = [row[0].strip("`") for _, rows in groups for row in rows]
+    if named != list(schema.TABLES[table]):
+        raise ValueError(f"the columns of {table} cannot be told from its source")
+    return "\n\n".join(
+        "\n\n".join(part for part in (text, _table(("column", "type", "meaning"), rows)) if part)
+        for text, rows in groups
+        if rows
+    )
+
+
+def knowledge() -> str:
+    """Return what a manifest's `has` can say."""
+    return _table(("`has`", "true if some job has"), [(f"`{key}`", f"`{column}`") for key, column in HAS.items()])
+
+
+def outcomes() -> str:
+    """Return the outcomes in the order of the enum."""
+    return ", ".join(f"`{outcome}`" for outcome in schema.Outcome)
+
+
+def formats() -> str:
+    """Return the tables of formats that are read and written."""
+    return "\n\n".join(["Read:", _registry_table(READERS), "Written:", _registry_table(WRITERS)])
+
+
+def readers() -> str:
+    """Return a section for every reader, from the docstring of its module and class."""
+    return "\n\n".join(_reader_sections())
+
+
+def writers() -> str:
+    """Return a section for every writer, from the docstring of its class, which says what the format loses."""
+    sections = [
+        (f"### `{spec.name}`", inspect.cleandoc(WRITERS.get(spec.name).__doc__)) for spec in WRITERS.specs()
+    ]
+    return "\n\n".join(part for section in sections for part in section)
+
+
+def rules() -> str:
+    """Return the cleaning rules and the sets that name them."""
+    sets = [(f"`{name}`", ", ".join(f"`{rule}`" for rule in members)) for name, members in RULE_SETS.items()]
+    return "\n\n".join(
+        [_registry_table(RULES), "Rule sets, applied in this order:", _table(("set", "rules"), sets)]
+    )
+
+
+def figures() -> str:
+    """Return the figures that can be drawn."""
+    return _table(("figure", "shows"), [(f"`{name}`", title) for name, title in FIGURES.items()])
+
+
+def models() -> str:
+    """Return a section for every workload model with its parameters."""
+    parts = []
+    for spec in WORKLOADS.specs():
+        rows = [
+            (f"`{name}`", "" if known.default is None else f"`{known.default}`", known.help)
+            for name, known in describe_parameters(spec.name).items()
+        ]
+        docstring = _module_docstring(spec.target)
+        parts += [f"## `{spec.name}`", docstring, _table(("parameter", "default", "meaning"), rows)]
+    return "\n\n".join(parts)
+
+
+def settings() -> str:
+    """Return every setting with its default, meaning and environment variable."""
+    prefix, nest = Settings.model_config["env_prefix"], Settings.model_config["env_nested_delimiter"]
+    rows = []
+    for section, section_field in Settings.model_fields.items():
+        section_model: Any = section_field.annotation
+        for name, field in section_model.model_fields.items():
+            variable = f"{prefix}{section}{nest}{name}".upper()
+            rows.append((f"`{section}.{name}`", f"`{field.default}`", field.description or "", f"`{variable}`"))
+    return _table(("setting", "default", "meaning", "environment variable"), rows)
+
+
+def exit_codes() -> str:
+    """Return exit code → meaning, from the error tree and the two codes that are no errors."""
+    meanings = {0: ["done"], 1: ["an internal error: please report it"]}
+    for kind in (errors.UsageError, errors.InputError, errors.MissingDependencyError, errors.ConfigError):
+        meanings.setdefault(kind.exit_code, []).append(_first_line(kind))
+    meanings[errors.UsageError.exit_code].append(_first_line(errors.UnknownNameError))
+    meanings[EXIT_FINDINGS] = ["`validate` ran and found problems"]
+    meanings[EXIT_INTERRUPTED] = ["interrupted (Ctrl-C)"]
+    return _table(("exit code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in meanings.items()])
+
+
+def error_codes() -> str:
+    """Return the error classes with the code that machines see."""
+    kinds = [kind for kind in vars(errors).values() if inspect.isclass(kind) and issubclass(kind, Exception)]
+    rows = [(f"`{kind.code}`", str(kind.exit_code), f"`{kind.__name__}`", _first_line(kind)) for kind in kinds]
+    return _table(("`code`", "exit code", "class", "meaning"), rows)
+
+
+def commands(group: str) -> str:
+    """Return the commands of a group, from the command line's own help."""
+    root: Any = typer.main.get_command(app)
+    parts = []
+    for name, command in root.commands[group].commands.items():
+        usage = " ".join(_usage(command.params))
+        parts += [f"### {name}", f"`presage {group} {name} {usage}`", inspect.cleandoc(command.help or "")]
+        rows = [_parameter_row(each) for each in command.params if not each.hidden]
+        parts.append(_table(("argument", "default", "meaning"), rows))
+    return "\n\n".join(parts)
+
+
+def api(*modules: str) -> str:
+    """Return autodoc directives for the public names of these modules, each name where `MODULES` has it first."""
+    parts = []
+    for module_name in modules:
+        module = importlib.import_module(module_name)
+        earlier = [importlib.import_module(name) for name in MODULES[: MODULES.index(module_name)]]
+        elsewhere = {id(getattr(each, name)): each.__name__ for each in earlier for name in _public_names(each)}
+        own = {name: getattr(module, name) for name in _public_names(module)}
+        lines = [
+            line
+            for name, value in own.items()
+            if id(value) not in elsewhere
+            for line in _autodoc(module_name, name, value)
+        ]
+        parts += [f"## `{module_name}`", _opening(module)]
+        borrowed = [f"`{name}` ({elsewhere[id(value)]})" for name, value in own.items() if id(value) in elsewhere]
+        if borrowed:
+            parts.append(f"Described on other pages: {', '.join(borrowed)}.")
+        parts.append("\n".join(["```{eval-rst}", *lines, "```"]))
+    return "\n\n".join(parts)
+
+
+def trace_read() -> str:
+    """Return the measurements of the benchmark `trace_read`, or a sentence that there are none."""
+    path = RESULTS / "trace_read.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    ricc, stream = result["ricc"], result["stream"]
+    rows = [
+        (f"{tool}, s", f"{times['median']:.3f}", f"{min(times['runs']):.3f}", f"{max(times['runs']):.3f}")
+        for tool, times in (("Presage", ricc["presage_s"]), ("pandas", ricc["pandas_s"]))
+    ]
+    speedups = [
+        theirs / ours for theirs, ours in zip(ricc["pandas_s"]["runs"], ricc["presage_s"]["runs"], strict=True)
+    ]
+    rows.append(("speed-up", f"**{ricc['speedup_median']:.2f}**", f"{max(speedups):.2f}", f"{min(speedups):.2f}"))
+    machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    log = f" of {ricc['log']}" if "log" in ricc else ""
+    streamed = (
+        f"Streaming {stream['jobs']:,} jobs ({stream['swf_bytes'] / 1e6:,.0f} MB of SWF) to Parquet took "
+        f"{stream['convert_s']:.1f} s and at most {stream['peak_rss_bytes'] / 2**30:.2f} GiB of memory; "
+        f"the limit is {stream['limit_bytes'] / 2**30:.0f} GiB."
+    )
+    return "\n\n".join(
+        [
+            f"Presage {result['version']}, {result['date']}; {machine}.",
+            f"Reading the {ricc['jobs']:,} jobs{log}, {len(speedups)} alternating rounds:",
+            _table(("", "median", "best", "worst"), rows),
+            streamed,
+        ]
+    )
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    "api": api,
+    "commands": commands,
+    "error-codes": error_codes,
+    "exit-codes": exit_codes,
+    "figures": figures,
+    "formats": formats,
+    "knowledge": knowledge,
+    "models": models,
+    "outcomes": outcomes,
+    "readers": readers,
+    "rules": rules,
+    "schema": schema_table,
+    "settings": settings,
+    "trace-read": trace_read,
+    "writers": writers,
+}
+
+
+class Generated(SphinxDirective):
+    """Puts one of `PARTS` in its place."""
+
+    required_arguments: ClassVar[int] = 1
+    optional_arguments: ClassVar[int] = 20
+    has_content: ClassVar[bool] = False
+
+    def run(self) -> list[nodes.Node]:
+        """Return the parsed Markdown."""
+        name, *arguments = self.arguments
+        return self.parse_text_to_nodes(PARTS[name](*arguments), allow_section_headings=True)
+
+
+def setup(sphinx: Sphinx) -> dict[str, bool]:
+    """Register the directive."""
+    sphinx.add_directive("generated", Generated)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _type_name(dtype: Any) -> str:
+    return "Outcome" if isinstance(dtype, pl.Enum) else str(dtype)
+
+
+def _registry_table(registry: Registry[Any]) -> str:
+    return _table(("name", "what it is"), [(f"`{spec.name}`", spec.summary) for spec in registry.specs()])
+
+
+def _reader_sections() -> Iterator[str]:
+    specs = READERS.specs()
+    sharing = Counter(_module_of(spec.target) for spec in specs)
+    described: set[str] = set()
+    for spec in specs:
+        module = _module_of(spec.target)
+        yield f"### `{spec.name}`"
+        if sharing[module] > 1:
+            yield inspect.cleandoc(READERS.get(spec.name).__doc__ or spec.summary)
+        if module not in described:
+            described.add(module)
+            yield _module_docstring(spec.target)
+
+
+def _module_of(target: str) -> str:
+    return target.partition(":")[0]
+
+
+def _module_docstring(target: str) -> str:
+    return inspect.cleandoc(importlib.import_module(_module_of(target)).__doc__ or "")
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").splitlines()[0].rstrip(".")
+
+
+def _usage(parameters: Sequence[Any]) -> Iterator[str]:
+    yield "[OPTIONS]"
+    for each in parameters:
+        if each.param_type_name == "argument":
+            name = each.metavar.strip("[]") + ("…" if each.nargs == -1 else "")
+            yield name if each.required else f"[{name}]"
+
+
+def _parameter_row(each: Any) -> tuple[str, str, str]:
+    if each.param_type_name == "argument":
+        return f"`{each.metavar.strip('[]')}`", "", each.help
+    names = ", ".join(f"`{name}`" for name in each.opts)
+    return names, "" if each.default is None or each.default is False else f"`{each.default}`", each.help
+
+
+def _opening(module: Any) -> str:
+    """Return the first sentence of a module's docstring."""
+    return inspect.cleandoc(module.__doc__ or "").partition("\n\n")[0]
+
+
+def _public_names(module: Any) -> list[str]:
+    if hasattr(module, "__all__"):
+        return [name for name in module.__all__ if not name.startswith("_")]
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__ == module.__name__
+    ]
+
+
+def _autodoc(module: str, name: str, value: Any) -> Iterator[str]:
+    if inspect.isclass(value) and issubclass(value, BaseModel):
+        # What pydantic adds is not ours to describe.
+        yield from (f".. autoclass:: {module}.{name}()", "   :no-members:", "")
+    elif inspect.isclass(value):
+        yield from (f".. autoclass:: {module}.{name}", "")
+    elif inspect.isfunction(value):
+        yield from (f".. autofunction:: {module}.{name}", "")
+    else:
+        yield from (
+            f".. py:data:: {module}.{name}",
+            *_value_line(value),
+            "",
+            f"   {_constant_text(name, value)}",
+            "",
+        )
+
+
+def _value_line(value: Any) -> list[str]:
+    return [f"   :value: {value!r}"] if isinstance(value, int | str | tuple) else []
+
+
+def _constant_text(name: str, value: Any) -> str:
+    """Return what a constant means: a registry's kind, or the docstring below the assignment."""
+    if isinstance(value, Registry):
+        return f"The registry of the kinds of {value.kind}; other packages add to it through `{value.group}`."
+    for module in [each for each in sys.modules if each.startswith("presage.")]:
+        documented = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
+        if documented and getattr(sys.modules[module], name) is value:
+            return " ".join(documented).strip()
+    return ""

@@ -1,0 +1,119 @@
+"""Every command, snippet and link of README and docs is executed or resolved."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+from tests.docs_runner import ROOT, blocks_of, matches, run_document
+
+EXECUTED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*EXECUTED, ROOT / "CHANGELOG.md"]
+OUTSIDE = ("http://", "https://", "mailto:")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("document", [path for path in EXECUTED if blocks_of(path)], ids=name_of)
+def test_every_block_runs(document: Path, tmp_path: Path) -> None:
+    run_document(document, tmp_path)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_resolves(document: Path) -> None:
+    for target in links_of(document):
+        if target.startswith(OUTSIDE):
+            continue
+        file, _, anchor = target.partition("#")
+        path = document.parent / file if file else document
+        assert path.exists(), f"{name_of(document)} links to {target}, which is not there"
+        if anchor:
+            assert anchor in anchors_of(path), f"{name_of(document)} links to {target}: no such heading"
+
+
+@pytest.mark.slow
+def test_the_documentation_builds_without_warnings(tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "-d", str(tmp_path / "trees")]
+    done = subprocess.run([*build, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "html" / "index.html").is_file()
+
+
+def test_results_are_shown_as_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    generated = importlib.import_module("generated")
+    monkeypatch.setattr(generated, "RESULTS", tmp_path)
+    assert "No measurement" in generated.trace_read()
+    times = {
+        "presage_s": {"median": 0.5, "runs": [0.4, 0.5, 0.6]},
+        "pandas_s": {"median": 1.0, "runs": [1, 1, 1.2]},
+    }
+    measured = {
+        "version": "0.1.0",
+        "date": "2024-03-04",
+        "machine": {"cores": 2},
+        "ricc": {"jobs": 447_794, "speedup_median": 2.0, **times},
+        "stream": {
+            "jobs": 10_000_000, "swf_bytes": 730_000_000, "convert_s": 12.34,
+            "peak_rss_bytes": 2**30, "limit_bytes": 3 * 2**30,
+        },
+    }  # fmt: skip
+    (tmp_path / "trace_read.json").write_text(json.dumps(measured))
+    shown = generated.trace_read()
+    assert "| speed-up | **2.00** | 2.50 | 2.00 |" in shown
+    assert "took 12.3 s and at most 1.00 GiB of memory; the limit is 3 GiB" in shown
+
+
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ("```console\n$ exit 4\n```", "exited 4"),
+        ("```console\n$ true  # exits 3\n```", "exited 0"),
+        ("```console\n$ echo one\ntwo\n```", "printed"),
+        ("```console\n$ cat <<END\nsome\nEND\nother\n```", "printed"),
+        ("```console\nno command\n```", "starts with a command"),
+        ("```console\n$ make nothing\n```", "no usable target"),
+        ("```python\nprint(1)\n```\n```text\n2\n```", "printed was"),
+        ("```text\nsome words\n```", "output of the Python block"),
+        ("```ruby\nputs 1\n```", "no way to run"),
+        ("```\nputs 1\n```", "no way to run"),
+        ("Text:\n\n    indented\n", "no way to run"),
+    ],
+)
+def test_what_is_wrong_in_a_document_is_found(block: str, problem: str, tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(block)
+    with pytest.raises(AssertionError, match=problem):
+        run_document(document, tmp_path)
+
+
+def test_dots_stand_for_what_may_differ() -> None:
+    assert matches("took ... s\n...\nend", "took 0.3 s\n\nmuch more\nend\n")
+    assert not matches("took ... s\nend", "took 0.3 s\nmore\nend\n")
+
+
+def links_of(document: Path) -> list[str]:
+    tokens = [
+        child
+        for token in MarkdownIt().parse(document.read_text())
+        for child in token.children or []
+        if child.attrs
+    ]
+    return [str(value) for token in tokens for name in ("href", "src") if (value := token.attrGet(name))]
+
+
+def anchors_of(document: Path) -> set[str]:
+    """Return the names that GitHub and MyST give to headings."""
+    tokens = MarkdownIt().parse(document.read_text())
+    headings = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
