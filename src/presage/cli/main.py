@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from presage import __version__
-from presage.cli import config, trace
+from presage.cli import config, simulate, trace
 from presage.errors import PresageError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -33,6 +33,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(trace.app, name="trace")
+app.command()(simulate.simulate)
+app.add_typer(simulate.policies_app, name="policies")
 app.add_typer(config.app, name="config")
 
 

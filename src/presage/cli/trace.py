@@ -287,6 +287,11 @@ def events(
     _print_frame(f"{trace.manifest.name}: {len(stream):,} events", first)
 
 
+def read_files(files: Sequence[str], format_name: str | None, time_zone: str | None) -> Trace:
+    """Read the files of a command and tell what a person should know of them."""
+    return _read(files, format_name, time_zone, fields=None, strict=False)
+
+
 def _read(
     files: Sequence[str], format_name: str | None, time_zone: str | None, fields: str | None, strict: bool
 ) -> Trace:

@@ -68,6 +68,11 @@ class Trace:
             edges=self.edges.join(kept, on="job_id", how="semi", maintain_order="left"),
         ).described()
 
+    def with_processors(self, cpus: float) -> Trace:
+        """Return the trace on a machine of another size."""
+        machine = replace(self.manifest.machine, cpus=cpus)
+        return replace(self, manifest=replace(self.manifest, machine=machine))
+
     def described(self) -> Trace:
         """Return the trace with the manifest's `has` and `counts` computed anew."""
         has = {name: bool(self.jobs[column].null_count() < len(self.jobs)) for name, column in HAS.items()}

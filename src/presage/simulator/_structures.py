@@ -1,0 +1,136 @@
+"""Data structures of the engine: a heap of ends, the running jobs by planned end, and the waiting jobs by rank.
+
+Arrays in, arrays out, no Python objects; lengths are kept by the caller. All are inlined into the event loops.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numba import njit
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+NEVER = 1 << 62
+
+
+@njit(inline="always")
+def push_end(ends: Ints, jobs: Ints, count: int, end: int, job: int) -> None:
+    """Add (end, job) to the heap of `count` entries."""
+    at = count
+    while at > 0:
+        parent = (at - 1) >> 1
+        if ends[parent] <= end:
+            break
+        ends[at] = ends[parent]
+        jobs[at] = jobs[parent]
+        at = parent
+    ends[at] = end
+    jobs[at] = job
+
+
+@njit(inline="always")
+def pop_end(ends: Ints, jobs: Ints, count: int) -> None:
+    """Remove the earliest end from the heap; `count` is the number of entries that remain."""
+    end = ends[count]
+    job = jobs[count]
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and ends[child + 1] < ends[child]:
+            child += 1
+        if ends[child] >= end:
+            break
+        ends[at] = ends[child]
+        jobs[at] = jobs[child]
+        at = child
+    ends[at] = end
+    jobs[at] = job
+
+
+@njit(inline="always")
+def insert_running(planned: Ints, jobs: Ints, count: int, end: int, job: int) -> None:
+    """Insert a running job behind all that are planned to end no later."""
+    at = count
+    while at > 0 and planned[at - 1] > end:
+        planned[at] = planned[at - 1]
+        jobs[at] = jobs[at - 1]
+        at -= 1
+    planned[at] = end
+    jobs[at] = job
+
+
+@njit(inline="always")
+def remove_running(planned: Ints, jobs: Ints, count: int, end: int, job: int) -> None:
+    """Remove a running job; `count` is the number that remain."""
+    low = 0
+    high = count + 1
+    while low < high:
+        middle = (low + high) >> 1
+        if planned[middle] < end:
+            low = middle + 1
+        else:
+            high = middle
+    while jobs[low] != job:
+        low += 1
+    for at in range(low, count):
+        planned[at] = planned[at + 1]
+        jobs[at] = jobs[at + 1]
+
+
+@njit(inline="always")
+def set_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, size: int, plan: int) -> None:
+    """Set the leaf of `rank` in the tree of least sizes and plans; (NEVER, NEVER) empties it."""
+    at = rank + leaves
+    sizes[at] = size
+    plans[at] = plan
+    at >>= 1
+    while at >= 1:
+        least_size = min(sizes[2 * at], sizes[2 * at + 1])
+        least_plan = min(plans[2 * at], plans[2 * at + 1])
+        if least_size == sizes[at] and least_plan == plans[at]:
+            break
+        sizes[at] = least_size
+        plans[at] = least_plan
+        at >>= 1
+
+
+@njit(inline="always")
+def find_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, free: int, window: int, extra: int) -> int:
+    """Return the first rank at or behind `rank` whose job may start, or -1.
+
+    It may if it fits into `free` and either ends within `window` or fits into `extra`. A subtree whose least
+    size and least plan already fail is skipped whole, which keeps a queue of 100,000 jobs affordable.
+    """
+    at = rank + leaves
+    while True:
+        if sizes[at] <= free and (plans[at] <= window or sizes[at] <= extra):
+            if at >= leaves:
+                return at - leaves
+            at = 2 * at
+            continue
+        while at & 1:
+            at >>= 1
+        if at == 0:
+            return -1
+        at += 1
+
+
+@njit(inline="always")
+def reserve(planned: Ints, jobs: Ints, count: int, sizes: Ints, free: int, size: int) -> tuple[int, int]:
+    """Return when a blocked job of `size` fits (the shadow time) and how many processors are left over then."""
+    at = 0
+    while free < size:
+        free += sizes[jobs[at]]
+        at += 1
+    shadow = planned[at - 1]
+    while at < count and planned[at] == shadow:
+        free += sizes[jobs[at]]
+        at += 1
+    return shadow, free - size

@@ -1,0 +1,104 @@
+"""The jobs of a simulation as the arrays that the engine wants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from presage.errors import InputError, UsageError
+from presage.traces.schema import size
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.traces import Trace
+
+    IntArray = NDArray[np.int64]
+    FloatArray = NDArray[np.float64]
+
+KNOWLEDGE = ("requested", "actual")
+"""What decisions may know of a job's run time besides a column of predictions."""
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Arrays of one length, in submit order."""
+
+    submit_ms: IntArray
+    run_ms: IntArray
+    """How long the job will really hold its processors."""
+    limit_ms: IntArray
+    """How long it may at most; the run time where the log knows no limit."""
+    estimate_ms: IntArray
+    """What the order believes its run time to be."""
+    plan_ms: IntArray
+    """What reservations count with."""
+    processors: IntArray
+    origin_ms: int = 0
+    """The log's own zero, for rules that use the submit second."""
+
+    def __len__(self) -> int:
+        return len(self.submit_ms)
+
+
+def jobs_of(trace: Trace, *, order_by: str = "requested", plan_by: str = "requested", kill: bool = False) -> Jobs:
+    """Return the jobs of a trace that has a submit time, a run time and a size for every job.
+
+    `order_by` and `plan_by` say what decisions know: "requested" (the limit, or the run time where there is
+    none), "actual", or the name of a column with predicted seconds. With `kill`, jobs end at their limit.
+    Raises InputError if jobs lack something, naming the cleaning rules that help.
+    """
+    frame = trace.jobs.select("submit_ms", "run_s", "limit_s", cpus=size())
+    _check_complete(frame)
+    run_s = frame["run_s"].to_numpy()
+    limit_s = frame.select(pl.coalesce("limit_s", "run_s")).to_series().to_numpy()
+    known = {"requested": limit_s, "actual": run_s}
+    if kill:
+        run_s = np.minimum(run_s, limit_s)
+    return Jobs(
+        submit_ms=frame["submit_ms"].to_numpy().astype(np.int64),
+        run_ms=_milliseconds(run_s),
+        limit_ms=_milliseconds(limit_s),
+        estimate_ms=_milliseconds(_knowledge(trace, order_by, known)),
+        plan_ms=_milliseconds(_knowledge(trace, plan_by, known)),
+        processors=np.ceil(frame["cpus"].to_numpy()).astype(np.int64),
+        origin_ms=trace.manifest.origin_ms,
+    )
+
+
+def _check_complete(frame: pl.DataFrame) -> None:
+    lacking = frame.select(
+        submit=pl.col("submit_ms").is_null().sum(),
+        run=(pl.col("run_s").is_null() | (pl.col("run_s") < 0)).sum(),
+        size=(pl.col("cpus").is_null() | (pl.col("cpus") <= 0)).sum(),
+    ).row(0, named=True)
+    problems = [f"{count:,} jobs have no {what}" for what, count in lacking.items() if count]
+    if problems:
+        raise InputError(
+            f"The trace cannot be simulated: {', '.join(problems)}",
+            expected="a submit time, a run time and a size for every job",
+            remedy="Clean it first: --clean archive, or the rules drop-unsubmitted, drop-unrun, drop-sizeless",
+        )
+    if not len(frame):
+        raise InputError("The trace has no jobs to simulate")
+
+
+def _knowledge(trace: Trace, source: str, known: dict[str, FloatArray]) -> FloatArray:
+    if source in known:
+        return known[source]
+    if source not in trace.jobs.columns or not trace.jobs.schema[source].is_numeric():
+        raise UsageError(
+            f"Run times cannot be taken from {source!r}",
+            expected=f"{', '.join(KNOWLEDGE)}, or a numeric job column of predicted seconds",
+        )
+    column = trace.jobs[source]
+    if column.null_count():
+        raise InputError(f"The column {source!r} lacks a value for {column.null_count():,} jobs")
+    return column.to_numpy().astype(np.float64)
+
+
+def _milliseconds(seconds: FloatArray) -> IntArray:
+    return np.maximum(np.round(seconds * 1000), 1).astype(np.int64)
