@@ -10,7 +10,7 @@ from presage.errors import InputError
 from presage.policies import BACKFILLINGS, ORDERS, Backfilling, DynamicOrder, JobView, Policy, StaticOrder
 
 if TYPE_CHECKING:
-    from presage.simulator.jobs import IntArray, Jobs
+    from presage.simulator.jobs import FloatArray, IntArray, Jobs
 
 
 def schedule(jobs: Jobs, processors: int, policy: Policy) -> IntArray:
@@ -44,7 +44,9 @@ def _schedule_static(
     by_rank, rank = _ranked(order.scores(_view(jobs)))
     if backfilling == Backfilling.CONSERVATIVE:
         return _schedule_listed(jobs, processors, rank, _pooled.STATIC, backfilling)
-    by_length, short_rank = _ranked(jobs.plan_ms) if backfilling == Backfilling.EASY_SJBF else (by_rank, rank)
+    by_length, short_rank = by_rank, rank
+    if backfilling == Backfilling.EASY_SJBF:
+        by_length, short_rank = _ranked(jobs.plan_ms, ties=rank)
     _pooled.run_static(
         jobs.submit_ms, jobs.run_ms, jobs.plan_ms, jobs.limit_ms, jobs.processors,
         rank, by_rank, short_rank, by_length, processors, int(backfilling), start_ms,
@@ -71,9 +73,9 @@ def _view(jobs: Jobs) -> JobView:
     )
 
 
-def _ranked(scores: np.ndarray) -> tuple[IntArray, IntArray]:
-    """Return the jobs by score, ties in submit order, and the rank of every job."""
-    by_rank = np.argsort(scores, kind="stable").astype(np.int64)
+def _ranked(scores: FloatArray | IntArray, ties: IntArray | None = None) -> tuple[IntArray, IntArray]:
+    """Return the jobs by score and the rank of every job; ties go by `ties`, or in submit order."""
+    by_rank = (np.argsort(scores, kind="stable") if ties is None else np.lexsort((ties, scores))).astype(np.int64)
     rank = np.empty(len(by_rank), np.int64)
     rank[by_rank] = np.arange(len(by_rank))
     return by_rank, rank

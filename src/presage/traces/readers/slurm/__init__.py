@@ -1,0 +1,1 @@
+"""Slurm: what sacct prints, what slurmdbd keeps, and formats made from them."""
