@@ -29,7 +29,7 @@ SCORES: dict[str, Score] = {
     "ljf": lambda job, now: -job.plan,
     "saf": lambda job, now: job.plan * job.size,
     "laf": lambda job, now: -job.plan * job.size,
-    "sqf": lambda job, now: (job.plan / 1000) * max(job.plan / 1000, 10) * job.size,
+    "sqf": lambda job, now: _run(job) * max(_run(job), 10) * job.size,
     "f1": lambda job, now: math.log10(_run(job)) * job.size + 870 * _log(job),
     "f2": lambda job, now: math.sqrt(_run(job)) * job.size + 25_600 * _log(job),
     "f3": lambda job, now: _run(job) * job.size + 6_860_000 * _log(job),

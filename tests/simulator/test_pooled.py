@@ -154,7 +154,7 @@ def test_a_saturated_queue_is_not_quadratic() -> None:
     )
     for policy in ("fcfs+easy", "saf+easy", "sjf+easy-sjbf"):
         start = schedule(jobs, 128, Policy.parse(policy))
-        assert measure(jobs, start, 128).utilization > 0.9
+        assert measure(jobs, start, 128).utilization > 0.8
 
 
 # Mean bounded slowdown and mean wait of the first 10,000 jobs after the archive rules, agreed on by two

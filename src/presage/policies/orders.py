@@ -21,17 +21,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     FloatArray = NDArray[np.float64]
+    IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class JobView:
-    """What an order may know of jobs: arrays of one length."""
+    """What an order may know of jobs: arrays of one length.
 
-    run_s: FloatArray
+    Times are whole milliseconds, so that scores which are equal by the formula are equal in the computer too.
+    """
+
+    run_ms: IntArray
     """The run time that decisions may use: requested, predicted or true."""
-    processors: FloatArray
-    submit_s: FloatArray
+    processors: IntArray
+    submit_ms: IntArray
     """On the log's own clock."""
+
+    @property
+    def run_s(self) -> FloatArray:
+        """Run times in seconds, at least 1."""
+        return np.maximum(self.run_ms / 1000, 1.0)
+
+    @property
+    def log_submit(self) -> FloatArray:
+        """The decimal logarithm of the submit second; second 0 counts as 0.1."""
+        return np.log10(np.where(self.submit_ms > 0, self.submit_ms / 1000, 0.1))
 
 
 class Order(ABC):
@@ -45,7 +59,7 @@ class StaticOrder(Order):
     """A rule whose score of a job never changes."""
 
     @abstractmethod
-    def scores(self, jobs: JobView) -> FloatArray:
+    def scores(self, jobs: JobView) -> FloatArray | IntArray:
         """Return one score per job; the lowest goes first."""
 
 
@@ -60,8 +74,8 @@ class Fcfs(StaticOrder):
 
     formula = "s"
 
-    def scores(self, jobs: JobView) -> FloatArray:
-        return jobs.submit_s
+    def scores(self, jobs: JobView) -> IntArray:
+        return jobs.submit_ms
 
 
 class Sjf(StaticOrder):
@@ -69,8 +83,8 @@ class Sjf(StaticOrder):
 
     formula = "r"
 
-    def scores(self, jobs: JobView) -> FloatArray:
-        return jobs.run_s
+    def scores(self, jobs: JobView) -> IntArray:
+        return jobs.run_ms
 
 
 class Ljf(StaticOrder):
@@ -78,8 +92,8 @@ class Ljf(StaticOrder):
 
     formula = "-r"
 
-    def scores(self, jobs: JobView) -> FloatArray:
-        return -jobs.run_s
+    def scores(self, jobs: JobView) -> IntArray:
+        return -jobs.run_ms
 
 
 class Saf(StaticOrder):
@@ -87,8 +101,8 @@ class Saf(StaticOrder):
 
     formula = "r·p"
 
-    def scores(self, jobs: JobView) -> FloatArray:
-        return jobs.run_s * jobs.processors
+    def scores(self, jobs: JobView) -> IntArray:
+        return jobs.run_ms * jobs.processors
 
 
 class Laf(StaticOrder):
@@ -96,8 +110,8 @@ class Laf(StaticOrder):
 
     formula = "-r·p"
 
-    def scores(self, jobs: JobView) -> FloatArray:
-        return -jobs.run_s * jobs.processors
+    def scores(self, jobs: JobView) -> IntArray:
+        return -jobs.run_ms * jobs.processors
 
 
 class Sqf(StaticOrder):
@@ -115,7 +129,7 @@ class F1(StaticOrder):
     formula = "log10(r)·p + 870·log10(s)"
 
     def scores(self, jobs: JobView) -> FloatArray:
-        return np.log10(_positive_run(jobs)) * jobs.processors + 870 * _log_submit(jobs)
+        return np.log10(jobs.run_s) * jobs.processors + 870 * jobs.log_submit
 
 
 class F2(StaticOrder):
@@ -124,7 +138,7 @@ class F2(StaticOrder):
     formula = "√r·p + 25600·log10(s)"
 
     def scores(self, jobs: JobView) -> FloatArray:
-        return np.sqrt(_positive_run(jobs)) * jobs.processors + 25_600 * _log_submit(jobs)
+        return np.sqrt(jobs.run_s) * jobs.processors + 25_600 * jobs.log_submit
 
 
 class F3(StaticOrder):
@@ -133,7 +147,7 @@ class F3(StaticOrder):
     formula = "r·p + 6860000·log10(s)"
 
     def scores(self, jobs: JobView) -> FloatArray:
-        return _positive_run(jobs) * jobs.processors + 6_860_000 * _log_submit(jobs)
+        return jobs.run_s * jobs.processors + 6_860_000 * jobs.log_submit
 
 
 class F4(StaticOrder):
@@ -142,7 +156,7 @@ class F4(StaticOrder):
     formula = "r·√p + 530000·log10(s)"
 
     def scores(self, jobs: JobView) -> FloatArray:
-        return _positive_run(jobs) * np.sqrt(jobs.processors) + 530_000 * _log_submit(jobs)
+        return jobs.run_s * np.sqrt(jobs.processors) + 530_000 * jobs.log_submit
 
 
 class Wfp3(DynamicOrder):
@@ -164,14 +178,6 @@ class Lxf(DynamicOrder):
 
     formula = "-(w + r) / r"
     code = 2
-
-
-def _positive_run(jobs: JobView) -> FloatArray:
-    return np.maximum(jobs.run_s, 1)
-
-
-def _log_submit(jobs: JobView) -> FloatArray:
-    return np.log10(np.where(jobs.submit_s > 0, jobs.submit_s, 0.1))
 
 
 _HERE = "presage.policies.orders"

@@ -66,11 +66,7 @@ def _schedule_listed(jobs: Jobs, processors: int, rank: IntArray, rule: int, bac
 
 
 def _view(jobs: Jobs) -> JobView:
-    return JobView(
-        run_s=jobs.estimate_ms / 1000,
-        processors=jobs.processors.astype(np.float64),
-        submit_s=(jobs.submit_ms - jobs.origin_ms) / 1000,
-    )
+    return JobView(jobs.estimate_ms, jobs.processors, jobs.submit_ms - jobs.origin_ms)
 
 
 def _ranked(scores: FloatArray | IntArray, ties: IntArray | None = None) -> tuple[IntArray, IntArray]:
