@@ -35,7 +35,10 @@ class Cell:
         return RESULTS / f"{self.name}.json"
 
 
-CELLS = (Cell("trace_read", ("trace_read.py",), budget_min=5),)
+CELLS = (
+    Cell("trace_read", ("trace_read.py",), budget_min=5),
+    Cell("simulate", ("simulate.py",), budget_min=3),
+)
 
 
 def main() -> None:

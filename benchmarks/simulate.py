@@ -1,0 +1,159 @@
+"""How many jobs the engine schedules per second, and how that compares with another simulator in the same run.
+
+Prints one JSON object. `jobs_per_s` times the engine call on arrays already in memory, after a warm-up: the
+median and the best of many calls. Logs: the first 10,000 jobs, after the archive rules, of HPC2N and of the
+Lublin-Feitelson sample where the folder of real traces has them, else of two generated workloads.
+
+AccaSim 1.1.3 (pip install 'presage[bench]') replays the same HPC2N jobs under FIFO with first fit; its time is
+that of `start_simulation`, without reading its configuration.
+
+    python benchmarks/simulate.py [--calls 30] [--out FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import presage
+from presage.policies import Policy
+from presage.simulator import Jobs, jobs_of
+from presage.simulator.pooled import schedule
+from presage.traces import read_trace
+from presage.traces.cleaning import clean
+from presage.traces.workloads import make_model
+from presage.traces.writers import write_trace
+
+if TYPE_CHECKING:
+    from presage.traces import Trace
+
+REAL = Path(__file__).resolve().parents[2] / "shared" / "data"
+JOBS = 10_000
+POLICIES = (
+    "fcfs", "sjf", "fcfs+easy", "fcfs+easy-sjbf", "sjf+easy", "saf+easy", "f1+easy", "wfp3+easy", "unicep+easy",
+    "fcfs+conservative",
+)  # fmt: skip
+ACCASIM = """
+import collections, collections.abc, json, logging, sys, time
+for name in ("Mapping", "MutableMapping", "Iterable", "Sequence", "Callable"):
+    setattr(collections, name, getattr(collections.abc, name))
+from accasim.base.allocator_class import FirstFit
+from accasim.base.scheduler_class import FirstInFirstOut
+from accasim.base.simulator_class import Simulator
+logging.disable(logging.CRITICAL)
+workload, processors, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+system = folder + "/system.json"
+json.dump({"groups": {"g": {"core": 1, "mem": 10**9}}, "resources": {"g": processors}}, open(system, "w"))
+simulator = Simulator(workload, system, FirstInFirstOut(FirstFit()), scheduling_output=True, pprint_output=False,
+    benchmark_output=False, statistics_output=False, show_statistics=False, RESULTS_FOLDER_PATH=folder)
+begin = time.perf_counter()
+simulator.start_simulation()
+print("seconds", time.perf_counter() - begin)
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=30)
+    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
+    arguments = parser.parse_args()
+    hpc2n, lublin = load("HPC2N-2002-2.2-cln", 240), load("model-lublin_256", 256)
+    result = {
+        "benchmark": "simulate",
+        "version": presage.__version__,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
+        "pooled": {
+            trace.manifest.name: {policy: measure(trace, policy, arguments.calls) for policy in POLICIES}
+            for trace in (hpc2n, lublin)
+        },
+        "saturated": measure_saturated(),
+        "accasim": compare_with_accasim(hpc2n, arguments.calls),
+    }
+    text = json.dumps(result, indent=2)
+    if arguments.out:
+        arguments.out.write_text(text + "\n")
+    print(text)
+
+
+def load(name: str, processors: int) -> Trace:
+    """Return the first jobs of a real log, or of a generated one for a machine of that size."""
+    path = REAL / f"{name}.swf.gz"
+    if path.is_file():
+        trace = clean(read_trace(path), ["archive"])
+    else:
+        settings = {"processors": processors, "load": 0.7, "estimate": "modal"}
+        trace = clean(make_model("lublin", settings).generate(2 * JOBS, seed=processors), ["archive"])
+    return trace.with_jobs(trace.jobs.head(JOBS))
+
+
+def measure(trace: Trace, policy: str, calls: int) -> dict[str, Any]:
+    """Return jobs per second of one policy."""
+    jobs = jobs_of(trace)
+    processors = int(trace.manifest.machine.cpus or 0)
+    times = [call(jobs, processors, policy) for _ in range(calls + 1)][1:]
+    return {
+        "jobs_per_s_median": round(len(jobs) / statistics.median(times)),
+        "jobs_per_s_best": round(len(jobs) / min(times)),
+    }
+
+
+def call(jobs: Jobs, processors: int, policy: str) -> float:
+    """Return the seconds of one engine call."""
+    parsed = Policy.parse(policy)
+    begin = time.perf_counter()
+    schedule(jobs, processors, parsed)
+    return time.perf_counter() - begin
+
+
+def measure_saturated() -> dict[str, Any]:
+    """Return the time per job when all jobs arrive at once, for two lengths of the queue."""
+    rows = {}
+    for policy in ("fcfs+easy", "saf+easy"):
+        times = {}
+        for count in (25_000, 100_000):
+            rng = np.random.default_rng(count)
+            runs = rng.integers(1_000, 10_000_000, count)
+            sizes = rng.integers(1, 129, count)
+            jobs = Jobs(np.zeros(count, np.int64), runs, runs, runs, runs, sizes)
+            call(jobs, 256, policy)
+            times[count] = min(call(jobs, 256, policy) for _ in range(3)) / count
+        rows[policy] = {
+            "us_per_job": {str(count): round(seconds * 1e6, 3) for count, seconds in times.items()},
+            "growth_for_4_times_the_jobs": round(times[100_000] / times[25_000], 2),
+        }
+    return rows
+
+
+def compare_with_accasim(trace: Trace, calls: int) -> dict[str, Any] | None:
+    """Return both simulators' jobs per second under strict FIFO, or None where AccaSim is not installed."""
+    if importlib.util.find_spec("accasim") is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        workload = Path(folder) / "workload.swf"
+        write_trace(trace, workload)
+        processors = str(int(trace.manifest.machine.cpus or 0))
+        command = [sys.executable, "-W", "ignore", "-c", ACCASIM, str(workload), processors, folder]
+        finished = subprocess.run(command, check=True, capture_output=True, text=True)
+    seconds = float(finished.stdout.rpartition("seconds")[2])
+    theirs = len(trace) / seconds
+    ours = measure(trace, "fcfs", calls)["jobs_per_s_median"]
+    return {"accasim_jobs_per_s": round(theirs), "presage_jobs_per_s": ours, "ratio": round(ours / theirs)}
+
+
+if __name__ == "__main__":
+    main()
