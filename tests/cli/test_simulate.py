@@ -48,6 +48,11 @@ def test_the_schedule_can_be_kept(presage: Presage, log: Path) -> None:
     assert stats["mean_wait_s"] == 0
 
 
+def test_the_schedule_can_be_drawn(presage: Presage, log: Path) -> None:
+    assert presage("simulate", log, "--clean", "archive", "--gantt", "gantt.png").exit_code == 0
+    assert Path("gantt.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_policies_are_listed_with_their_formulas(presage: Presage) -> None:
     document = presage("policies", "list", "--json").document
     formulas = {order["name"]: order["formula"] for order in document["orders"]}

@@ -43,6 +43,9 @@ def simulate(
     out: Annotated[
         str | None, typer.Option("--out", "-o", help="Write the schedule as a trace to this file.")
     ] = None,
+    gantt: Annotated[
+        str | None, typer.Option("--gantt", help="Draw the schedule: .png, .svg, .pdf or .html.")
+    ] = None,
     format: Format = None,  # noqa: A002
     time_zone: TimeZone = None,
     json: Json = False,
@@ -57,6 +60,7 @@ def simulate(
     from presage.simulator import simulate as run
     from presage.traces.cleaning import clean as apply_rules
     from presage.traces.cleaning import expand_rules
+    from presage.traces.plots import draw
     from presage.traces.writers import choose_writer
 
     chosen = Policy.parse(policy) if backfill is None else Policy(Policy.parse(policy).order, backfill)
@@ -64,6 +68,7 @@ def simulate(
     expand_rules(rules)
     writer = choose_writer(out) if out else None
     trace = read_files(files, format, time_zone)
+    name = trace.manifest.name
     if processors is not None:
         trace = trace.with_processors(processors)
     trace = apply_rules(trace, rules)
@@ -72,6 +77,8 @@ def simulate(
     result = run(trace, chosen, processors=processors, order_by=order_by, plan_by=plan_by, kill=kill)
     if writer and out:
         writer.write(result.trace, Path(out))
+    if gantt:
+        draw(result.trace, gantt, figures=["gantt", "utilisation", "queue"], title=f"{name} under {chosen}")
     measured = result.metrics.to_dict()
     if json:
         context = {"policy": str(chosen), "processors": result.processors, "jobs_per_s": round(result.jobs_per_s)}

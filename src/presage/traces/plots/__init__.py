@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Render = Callable[[Trace, Sequence[str], str | None], bytes]
 
-__all__ = ["FIGURES", "SUFFIXES", "draw"]
+__all__ = ["FIGURES", "ON_DEMAND", "SUFFIXES", "draw"]
 
 FIGURES = {
     "utilisation": "Utilisation over time",
@@ -30,8 +30,12 @@ FIGURES = {
     "users": "Most active users",
     "outcomes": "How jobs ended",
     "gpus": "GPUs",
+    "gantt": "Jobs over time and processors",
 }
 """Name of a figure → its title, in the order of the page."""
+
+ON_DEMAND = {"gantt"}
+"""Figures that are drawn only when they are asked for by name."""
 
 SUFFIXES = (".png", ".svg", ".pdf", ".html", ".htm")
 
@@ -41,10 +45,10 @@ def draw(
 ) -> None:
     """Draw a trace to the file `path`, whose suffix says as what.
 
-    `figures` chooses from `FIGURES`, in the order given; without it, all are drawn, but for `gpus` where the
-    log has none. A figure that the log cannot fill says so in words. The same trace gives the same bytes.
-    Raises UsageError for an unknown suffix or a file that cannot be written, UnknownNameError for an unknown
-    figure, and MissingDependencyError without matplotlib.
+    `figures` chooses from `FIGURES`, in the order given; without it, all are drawn, but for those of `ON_DEMAND`
+    and for `gpus` where the log has none. A figure that the log cannot fill says so in words. The same trace
+    gives the same bytes. Raises UsageError for an unknown suffix or a file that cannot be written,
+    UnknownNameError for an unknown figure, and MissingDependencyError without matplotlib.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -71,7 +75,7 @@ def _chosen(trace: Trace, figures: Sequence[str] | None) -> list[str]:
     if figures:
         return list(dict.fromkeys(figures))
     has_gpus = trace.manifest.has.get("gpus") or trace.manifest.machine.gpus
-    return [name for name in FIGURES if name != "gpus" or has_gpus]
+    return [name for name in FIGURES if name not in ON_DEMAND and (name != "gpus" or has_gpus)]
 
 
 def _renderer(suffix: str) -> Render:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 6  # one, two or three panels stand side by side
 _HEADER_IN, _NARROW_IN = 0.62, 2.7
-_WIDE_IN = {"utilisation": 2.1, "queue": 2.1, "gpus": 3.0}
+_WIDE_IN = {"utilisation": 2.1, "queue": 2.1, "gpus": 3.0, "gantt": 6.0}
 _PAGE_WIDTHS_IN = {1: 8.5, 2: 10.5, 3: 14.0}
 _TITLE_CHARS = 70
 _DPI = 120

@@ -9,6 +9,7 @@ import polars as pl
 
 from presage.traces import schema, statistics
 from presage.traces.plots import _style, _words
+from presage.traces.plots._gantt import gantt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -278,6 +279,7 @@ def gpus(panel: Panel, trace: Trace, summary: Summary) -> str:
 FIGURES: dict[str, Draw] = {
     "utilisation": utilisation, "queue": queue, "arrivals": arrivals, "sizes": sizes, "runtimes": runtimes,
     "requests": requests, "waits": waits, "users": users, "outcomes": outcomes, "gpus": gpus,
+    "gantt": gantt,
 }  # fmt: skip
 
 
@@ -285,7 +287,8 @@ def is_wide(name: str, trace: Trace, summary: Summary) -> bool:
     """Return whether a figure takes a page's whole width: those over time do, if they have anything to show."""
     if trace.jobs["start_ms"].count() == 0:
         return False
-    filled = {"queue": True, "utilisation": summary.mean_size is not None, "gpus": bool(summary.gpu_jobs)}
+    sized = summary.mean_size is not None
+    filled = {"queue": True, "utilisation": sized, "gantt": sized, "gpus": bool(summary.gpu_jobs)}
     return filled.get(name, False)
 
 
