@@ -30,7 +30,7 @@ import numpy as np
 
 import presage
 from presage.policies import Policy
-from presage.simulator import Jobs, jobs_of
+from presage.simulator import Jobs, jobs_of, simulate
 from presage.simulator.pooled import schedule
 from presage.traces import read_trace
 from presage.traces.cleaning import clean
@@ -149,10 +149,29 @@ def compare_with_accasim(trace: Trace, calls: int) -> dict[str, Any] | None:
         processors = str(int(trace.manifest.machine.cpus or 0))
         command = [sys.executable, "-W", "ignore", "-c", ACCASIM, str(workload), processors, folder]
         finished = subprocess.run(command, check=True, capture_output=True, text=True)
+        their_starts = accasim_starts(Path(folder) / "sched-workload.swf")
     seconds = float(finished.stdout.rpartition("seconds")[2])
     theirs = len(trace) / seconds
     ours = measure(trace, "fcfs", calls)["jobs_per_s_median"]
-    return {"accasim_jobs_per_s": round(theirs), "presage_jobs_per_s": ours, "ratio": round(ours / theirs)}
+    simulated = simulate(trace, "fcfs").trace.jobs
+    our_starts = zip(simulated["job_id"], simulated["start_ms"] - trace.manifest.origin_ms, strict=True)
+    return {
+        "jobs": len(trace),
+        "accasim_jobs_per_s": round(theirs),
+        "presage_jobs_per_s": ours,
+        "ratio": round(ours / theirs),
+        "equal_starts": sum(their_starts.get(job) == start for job, start in our_starts),
+    }
+
+
+def accasim_starts(schedule_file: Path) -> dict[str, int]:
+    """Return the start of every job, in milliseconds of the log's own clock, from AccaSim's dispatching plan."""
+    starts = {}
+    for line in schedule_file.read_text().splitlines():
+        job, _, times = line.split("__")
+        start = datetime.fromisoformat(times.split(";")[0]).replace(tzinfo=UTC)
+        starts[job.split(";")[0]] = round(start.timestamp() * 1000)
+    return starts
 
 
 if __name__ == "__main__":

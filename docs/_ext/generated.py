@@ -27,6 +27,7 @@ from presage import errors
 from presage.cli.main import EXIT_INTERRUPTED, app
 from presage.cli.trace import EXIT_FINDINGS
 from presage.config import Settings
+from presage.policies import BACKFILLINGS, ORDERS
 from presage.registry import Registry
 from presage.traces import schema
 from presage.traces.cleaning import RULE_SETS, RULES
@@ -53,6 +54,8 @@ MODULES = (
     "presage.traces.statistics",
     "presage.traces.plots",
     "presage.traces.workloads",
+    "presage.policies",
+    "presage.simulator",
     "presage.testing",
     "presage.registry",
     "presage.errors",
@@ -184,6 +187,27 @@ def commands(group: str) -> str:
     return "\n\n".join(parts)
 
 
+def command(name: str) -> str:
+    """Return one command that stands in no group, from the command line's own help."""
+    root: Any = typer.main.get_command(app)
+    each = root.commands[name]
+    usage = " ".join(_usage(each.params))
+    rows = [_parameter_row(parameter) for parameter in each.params if not parameter.hidden]
+    table = _table(("argument", "default", "meaning"), rows)
+    return "\n\n".join([f"`presage {name} {usage}`", inspect.cleandoc(each.help or ""), table])
+
+
+def orders() -> str:
+    """Return the ordering rules with their formulas."""
+    rows = [(f"`{spec.name}`", ORDERS.get(spec.name).formula, spec.summary) for spec in ORDERS.specs()]
+    return _table(("order", "score, lowest first", "what it is"), rows)
+
+
+def backfillings() -> str:
+    """Return the ways of backfilling."""
+    return _registry_table(BACKFILLINGS)
+
+
 def api(*modules: str) -> str:
     """Return autodoc directives for the public names of these modules, each name where `MODULES` has it first."""
     parts = []
@@ -238,8 +262,44 @@ def trace_read() -> str:
     )
 
 
+def simulate_results() -> str:
+    """Return the measurements of the benchmark `simulate`, or a sentence that there are none."""
+    path = RESULTS / "simulate.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    logs = result["pooled"]
+    policies = next(iter(logs.values()))
+    rows = [
+        (f"`{policy}`", *(f"{log[policy]['jobs_per_s_median'] / 1e6:.2f}" for log in logs.values()))
+        for policy in policies
+    ]
+    machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    parts = [
+        f"Presage {result['version']}, {result['date']}; {machine}. One thread.",
+        "Million jobs per second, median of many calls:",
+        _table(("policy", *logs), rows),
+    ]
+    if result["accasim"]:
+        peer = result["accasim"]
+        parts.append(
+            f"Strict first come, first served on the first log, in the same run: AccaSim "
+            f"{peer['accasim_jobs_per_s']:,} jobs/s, Presage {peer['presage_jobs_per_s']:,} jobs/s, "
+            f"**{peer['ratio']:,}** times as many; {peer['equal_starts']:,} of {peer['jobs']:,} starts are equal."
+        )
+    growth = "; ".join(
+        f"`{policy}` {row['us_per_job']['25000']} µs per job with 25,000 waiting, "
+        f"{row['us_per_job']['100000']} µs with 100,000"
+        for policy, row in result["saturated"].items()
+    )
+    parts.append(f"All jobs at once on 256 processors: {growth}.")
+    return "\n\n".join(parts)
+
+
 PARTS: dict[str, Callable[..., str]] = {
     "api": api,
+    "backfillings": backfillings,
+    "command": command,
     "commands": commands,
     "error-codes": error_codes,
     "exit-codes": exit_codes,
@@ -247,11 +307,13 @@ PARTS: dict[str, Callable[..., str]] = {
     "formats": formats,
     "knowledge": knowledge,
     "models": models,
+    "orders": orders,
     "outcomes": outcomes,
     "readers": readers,
     "rules": rules,
     "schema": schema_table,
     "settings": settings,
+    "simulate": simulate_results,
     "trace-read": trace_read,
     "writers": writers,
 }
