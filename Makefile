@@ -40,7 +40,7 @@ prove: $(VENV)/.dev  ## Run the long experiments as resumable cells; results go 
 	$(BIN)/python benchmarks/prove.py
 
 clean:  ## Remove everything that the other commands made
-	rm -rf $(VENV) $(OUT) docs/_build docs/reference/api build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

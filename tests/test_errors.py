@@ -49,7 +49,13 @@ def test_the_tree_drawn_in_the_module_is_the_tree() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "exit_code"),
-    [("UsageError", 2), ("UnreadableSourceError", 3), ("MissingDependencyError", 4), ("ConfigError", 5)],
+    [
+        ("UsageError", 2),
+        ("UnreadableSourceError", 3),
+        ("MissingDependencyError", 4),
+        ("ConfigError", 5),
+        ("OutputError", 7),
+    ],
 )
 def test_exit_codes_are_those_documented(kind: str, exit_code: int) -> None:
     assert getattr(errors, kind).exit_code == exit_code

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -43,6 +44,22 @@ def test_the_base_install_has_no_heavy_requirement() -> None:
     assert names == {
         "numpy", "polars", "pydantic", "pydantic-settings", "rich", "typer", "tzdata", "zstandard",
     }  # fmt: skip
+
+
+def test_it_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "presage", "--version"], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == f"presage {presage.__version__}\n"
+
+
+def test_the_source_archive_has_what_its_readme_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    assert {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", "constraints.txt"} <= set(
+        included
+    )
+    assert all((ROOT / name).exists() for name in included)
 
 
 def test_ci_runs_the_commands_that_the_readme_names() -> None:

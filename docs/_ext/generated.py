@@ -153,7 +153,8 @@ def settings() -> str:
         section_model: Any = section_field.annotation
         for name, field in section_model.model_fields.items():
             variable = f"{prefix}{section}{nest}{name}".upper()
-            rows.append((f"`{section}.{name}`", f"`{field.default}`", field.description or "", f"`{variable}`"))
+            default = "not set" if field.default is None else f"`{field.default}`"
+            rows.append((f"`{section}.{name}`", default, field.description or "", f"`{variable}`"))
     return _table(("setting", "default", "meaning", "environment variable"), rows)
 
 
@@ -164,6 +165,7 @@ def exit_codes() -> str:
         meanings.setdefault(kind.exit_code, []).append(_first_line(kind))
     meanings[errors.UsageError.exit_code].append(_first_line(errors.UnknownNameError))
     meanings[EXIT_FINDINGS] = ["`validate` ran and found problems"]
+    meanings[errors.OutputError.exit_code] = [_first_line(errors.OutputError)]
     meanings[EXIT_INTERRUPTED] = ["interrupted (Ctrl-C)"]
     return _table(("exit code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in meanings.items()])
 

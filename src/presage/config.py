@@ -18,6 +18,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -31,7 +32,9 @@ class TraceSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    time_zone: str = Field(default="UTC", description="Zone of logs that state local times without a zone.")
+    time_zone: str | None = Field(
+        default=None, description="Zone of local times without one; else the format's own, or UTC."
+    )
     strict: bool = Field(default=False, description="Make any rejected row an error.")
     max_line_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024, description="Longer lines are rejected instead of being held in memory."
@@ -39,9 +42,10 @@ class TraceSettings(BaseModel):
 
     @field_validator("time_zone")
     @classmethod
-    def _zone_exists(cls, value: str) -> str:
+    def _zone_exists(cls, value: str | None) -> str | None:
         try:
-            zoneinfo.ZoneInfo(value)
+            if value is not None:
+                zoneinfo.ZoneInfo(value)
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError(f"{value!r} is not a time zone like 'Europe/Berlin' or 'UTC'") from None
         return value
@@ -89,16 +93,62 @@ def config_files() -> list[Path]:
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Return the effective settings. Raises ConfigError naming the setting that is wrong."""
+    """Return the effective settings. Raises ConfigError naming the setting that is wrong and what holds it."""
+    files = {str(path): _read_toml(path) for path in config_files()}
     try:
         return Settings(**overrides)
     except ValidationError as error:
         first = error.errors()[0]
         setting = ".".join(str(part) for part in first["loc"])
+        holder = _holder([str(part) for part in first["loc"]], files)
+        problem = (
+            f"The setting {setting!r} in {holder} cannot be used: {first['msg'].removeprefix('Value error, ')}"
+        )
+        if first["type"] == "extra_forbidden":
+            problem = f"There is no setting {setting!r}, which {holder} has"
         raise ConfigError(
-            f"The setting {setting!r} cannot be used: {first['msg']}",
-            remedy="`presage config show` lists every setting with its meaning",
+            problem,
+            expected=f"settings named {', '.join(_names())}" if first["type"] == "extra_forbidden" else "",
+            remedy="Correct it there or take it out",
         ) from None
-    except tomllib.TOMLDecodeError as error:
-        files = ", ".join(str(path) for path in config_files())
-        raise ConfigError(f"A configuration file is not TOML: {error}", remedy=f"Correct one of {files}") from None
+    except SettingsError as error:
+        raise ConfigError(
+            f"An environment variable that begins with {ENV_PREFIX} cannot be read: {error}",
+            expected="one variable for each setting, like PRESAGE_TRACES__STRICT=true",
+            remedy="Correct or unset the variable",
+        ) from None
+
+
+def _names() -> list[str]:
+    return [
+        f"{section}.{name}"
+        for section, field in Settings.model_fields.items()
+        for name in getattr(field.annotation, "model_fields", {})
+    ]
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        problem = f"The configuration file {str(path)!r} is not TOML: {error}"
+        raise ConfigError(problem, remedy="Correct it or take it away") from None
+    except OSError as error:
+        problem = f"The configuration file {str(path)!r} cannot be read: {error.strerror}"
+        raise ConfigError(problem, remedy="Give yourself the right to read it, or take it away") from None
+
+
+def _holder(setting: list[str], files: dict[str, dict[str, Any]]) -> str:
+    """Return what holds a setting: the strongest of the places that have it."""
+    names = [f"{ENV_PREFIX}{'__'.join(setting[:depth])}".upper() for depth in range(len(setting), 0, -1)]
+    variables = {name.upper(): name for name in os.environ}
+    for name in names:
+        if name in variables:
+            return f"the environment variable {variables[name]}"
+    for path, content in reversed(files.items()):
+        inside: Any = content
+        for part in setting:
+            inside = inside.get(part) if isinstance(inside, dict) else None
+        if inside is not None:
+            return f"the file {path!r}"
+    return "the call"

@@ -9,7 +9,8 @@
     │   ├── MalformedTraceError         a trace on disk breaks its own schema
     │   └── RejectedRowsError           rows were rejected and the caller asked for strictness
     ├── MissingDependencyError      4   an optional package is not installed
-    └── ConfigError                 5   a setting has a value that cannot be used
+    ├── ConfigError                 5   a setting has a value that cannot be used
+    └── OutputError                 7   a result cannot be written: no space, no rights, a folder in its place
 
 A message has three parts: what is wrong, what was expected, what to do. `str(error)` joins them; the parts
 stay available to programs. Exit code 6 is no error: `validate` ran and found problems. 130 is Ctrl-C.
@@ -132,6 +133,13 @@ class ConfigError(PresageError):
 
     code = "config"
     exit_code = 5
+
+
+class OutputError(PresageError):
+    """A result cannot be written."""
+
+    code = "output"
+    exit_code = 7
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

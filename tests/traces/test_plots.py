@@ -47,7 +47,7 @@ def small() -> Trace:
 
 @pytest.fixture(scope="module")
 def small_page(small: Trace, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return page_of(small, tmp_path_factory.mktemp("page"))
+    return page_of(small, tmp_path_factory.mktemp("page"), figures=list(FIGURES))
 
 
 class Page(HTMLParser):
@@ -142,6 +142,7 @@ LACKING = {
     "users": "This log has no users",
     "outcomes": "This log does not say how jobs ended",
     "gpus": "This log has no GPU jobs",
+    "gantt": "This log has no jobs with a start, an end and a size",
 }
 
 
@@ -198,7 +199,7 @@ def test_wrong_calls_are_clear_errors(small: Trace, tmp_path: Path) -> None:
         draw(small, tmp_path / "page.gif")
     with pytest.raises(UsageError, match="without a suffix"):
         draw(small, tmp_path / "page")
-    with pytest.raises(UsageError, match="folder that exists"):
+    with pytest.raises(UsageError, match="There is no folder"):
         draw(small, tmp_path / "nowhere" / "page.png", figures=["waits"])
 
 

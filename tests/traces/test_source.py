@@ -2,16 +2,22 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
+import polars as pl
 import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from presage.errors import UnknownFormatError, UnreadableSourceError
-from presage.traces import READERS, Source, TraceBuilder, detect, read_trace
+from presage.errors import UnknownFormatError, UnreadableSourceError, UsageError
+from presage.traces import READERS, ReadOptions, Source, Trace, TraceBuilder, detect, read_trace
 from presage.traces.source import Head
 
 PACK = {"gz": gzip.compress, "zst": zstandard.compress, "bz2": bz2.compress, "xz": lzma.compress}
@@ -33,6 +39,8 @@ def test_compressed_bytes_are_those_packed(codec: str, tmp_path: Path) -> None:
     source = write(tmp_path, PACK[codec](content) + PACK[codec](b"and a second part\n"), f"log.txt.{codec}")
     assert source.read_bytes() == content + b"and a second part\n"
     assert source.head.name == "log.txt"
+    assert source.path is not None
+    assert Source(source.path.rename(tmp_path / f"LOG.txt.{codec.upper()}")).head.name == "LOG.txt"
 
 
 @pytest.mark.parametrize("codec", PACK)
@@ -96,7 +104,7 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     assert next(write(tmp_path, b"\xef\xbb\xbfjob\r\n").lines(fail)) == (1, "job")
 
 
-@pytest.mark.parametrize("content", [b"", b"\n\n  \n", gzip.compress(b"")])
+@pytest.mark.parametrize("content", [b"", b"\n\n  \n", gzip.compress(b"", mtime=0)])
 def test_empty_files_say_so(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(UnreadableSourceError, match="is empty"):
         read_trace(write(tmp_path, content).path or "")
@@ -145,7 +153,6 @@ def test_repeated_ids_are_kept_apart_and_repeated_rows_rejected(tmp_path: Path) 
 
 def test_spilling_to_disk_gives_the_same_trace(tmp_path: Path, fixtures: Path) -> None:
     from presage.traces.readers import read_sources
-    from presage.traces.trace import Trace
 
     spill = tmp_path / "spill"
     spill.mkdir()
@@ -157,3 +164,81 @@ def test_spilling_to_disk_gives_the_same_trace(tmp_path: Path, fixtures: Path) -
     assert manifest == loaded.manifest == direct.manifest
     assert loaded.jobs.equals(direct.jobs)
     assert loaded.edges.equals(direct.edges)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_named_pipe_is_read_as_a_file_is(pack: Callable[[bytes], bytes], tmp_path: Path, fixtures: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    content = pack((fixtures / "swf.swf").read_bytes())
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    trace = read_trace(pipe)
+    writer.join()
+    assert trace.jobs.equals(read_trace(fixtures / "swf.swf").jobs)
+
+
+def test_parquet_is_read_from_a_pipe_and_compressed(tmp_path: Path, fixtures: Path) -> None:
+    direct = read_trace(fixtures / "swf.swf")
+    direct.save(tmp_path / "t.parquet")
+    packed = tmp_path / "t.parquet.gz"
+    packed.write_bytes(gzip.compress((tmp_path / "t.parquet").read_bytes()))
+    assert read_trace(packed).jobs.equals(direct.jobs)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=((tmp_path / "t.parquet").read_bytes(),))
+    writer.start()
+    assert read_trace(pipe).jobs.equals(direct.jobs)
+    writer.join()
+
+
+def test_a_file_that_cannot_be_read_says_so() -> None:
+    with pytest.raises(UnreadableSourceError, match="mem cannot be read: Input/output error"):
+        read_trace("/proc/self/mem")
+
+
+def test_standard_input_that_is_closed_or_fails_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UnreadableSourceError, match="Standard input is closed"):
+        read_trace("-")
+
+    class Broken(io.RawIOBase):
+        def read(self, size: int = -1) -> bytes:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Broken()))
+    with pytest.raises(UnreadableSourceError, match=r"<stdin> cannot be read.*Input/output error"):
+        read_trace("-")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"x_a": ["1"]}, {"x_b": [2]}),
+        ({"x_a": [1]}, {"x_a": ["b"]}),
+        ({"x_a": [["a", "b"]]}, {"x_a": ["b"]}),
+        ({}, {"x_a": [1.5]}),
+    ],
+)
+def test_spilled_batches_may_have_other_leftovers(
+    first: dict[str, list[object]], second: dict[str, list[object]], tmp_path: Path
+) -> None:
+    into = TraceBuilder(spill=tmp_path)
+    into.add_jobs(pl.DataFrame({"job_id": ["1"], "submit_ms": [1], **first}))
+    into.add_jobs(pl.DataFrame({"job_id": ["2"], "submit_ms": [2], **second}))
+    into.build_file(tmp_path / "out.parquet")
+    jobs = Trace.load(tmp_path / "out.parquet").jobs
+    assert jobs["job_id"].to_list() == ["1", "2"]
+    assert {name for name in jobs.columns if name.startswith("x_")} == {*first, *second}
+    assert all(jobs[name].drop_nulls().len() for name in (*first, *second))
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "posix/nowhere"])
+def test_a_zone_that_does_not_exist_is_a_wrong_call(zone: str) -> None:
+    with pytest.raises(UsageError, match="is not a time zone"):
+        ReadOptions(time_zone=zone)
+
+
+def test_a_zone_that_is_not_given_is_utc_for_logs_that_know_none() -> None:
+    assert (ReadOptions().time_zone, ReadOptions().time_zone_or_utc) == (None, "UTC")
+    assert ReadOptions(time_zone="Asia/Tokyo").time_zone_or_utc == "Asia/Tokyo"

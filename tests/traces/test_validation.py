@@ -60,3 +60,17 @@ def test_errors_come_first_and_what_is_missing_last() -> None:
     severities = [finding.severity for finding in validate(trace)]
     assert severities == sorted(severities, key=list(Severity).index)
     assert any("no limits, users, outcomes" in finding.message for finding in validate(trace))
+
+
+def test_messages_agree_with_their_number_and_know_rows_without_a_line() -> None:
+    one = make_trace(make_job(0, 0, 0))
+    two = make_trace(make_job(0, 0, 0), make_job(1, 0, 0))
+    assert [f.message for f in validate(one) if f.check == "zero-run"] == [
+        "1 job ran for zero seconds (rule drop-unrun)"
+    ]
+    assert [f.message for f in validate(two) if f.check == "zero-run"] == [
+        "2 jobs ran for zero seconds (rule drop-unrun)"
+    ]
+    rejects = pl.DataFrame({"file": ["a", "b"], "line": [3, None], "reason": ["bad", "bad"]})
+    rejected = Trace.create(one.jobs, one.manifest, rejects=rejects)
+    assert [f.examples for f in validate(rejected) if f.check == "rejected-rows"] == [("a, line 3", "b")]

@@ -6,14 +6,19 @@ import json
 import re
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rich.console import Console
+
+    from presage.traces.writers import Writer
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
@@ -41,17 +46,43 @@ def console() -> Console:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under a heading; numbers-like columns are right-aligned."""
+    """Print rows under a title and the names of the columns, if these have any; numbers are right-aligned."""
     from rich import box
     from rich.table import Table
 
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(columns))
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(_looks_numeric(row[index]) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_escaped(cell) for cell in row))
-    console().print(table)
+    screen = console()
+    with screen.capture() as printed:
+        if title:
+            # Not the table's own title, which is folded to the width of the table.
+            screen.print(title, style="italic", markup=False, soft_wrap=True)
+        screen.print(table)
+    typer.echo(printed.get(), nl=False)  # which, unlike rich, tells us of a reader that went away
+
+
+def names_in(text: str | None, option: str) -> list[str]:
+    """Return the names in a comma-separated option; none if it is not given. Raises UsageError if it has none."""
+    names = [name.strip() for name in (text or "").split(",") if name.strip()]
+    if text is not None and not names:
+        raise UsageError(f"{option} {text!r} names nothing", expected="names with commas between them")
+    return names
+
+
+def writer_for(out: str, to: str | None, *, wants_json: bool) -> Writer:
+    """Return the writer for OUT, after checking what can be checked before a log is read."""
+    from presage.traces.files import check_place
+    from presage.traces.writers import STDOUT, choose_writer
+
+    if out == STDOUT and wants_json:
+        raise UsageError("Standard output cannot carry both the trace and --json", remedy="Name an output file")
+    if out != STDOUT:
+        check_place(Path(out))
+    return choose_writer(out, to)
 
 
 def duration(seconds: float) -> str:

@@ -23,10 +23,14 @@ def show(json: Json = False) -> None:
         emit_json({"settings": settings.model_dump(mode="json"), "files": [str(path) for path in config_files()]})
         return
     rows = [
-        (f"{section}.{name}", str(getattr(getattr(settings, section), name)), field.description or "")
+        (f"{section}.{name}", _shown(getattr(getattr(settings, section), name)), field.description or "")
         for section, section_field in type(settings).model_fields.items()
         for name, field in getattr(section_field.annotation, "model_fields", {}).items()
     ]
     print_table("", ("setting", "value", "meaning"), rows)
     files = ", ".join(str(path) for path in config_files()) or "none"
     tell(f"Configuration files read: {files}")
+
+
+def _shown(value: object) -> str:
+    return "not set" if value is None else str(value)

@@ -6,16 +6,18 @@ run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from presage import __version__
-from presage.cli import config, simulate, trace
-from presage.errors import PresageError, UsageError
+from presage.cli import config, simulate, trace, whatif
+from presage.errors import OutputError, PresageError, UsageError
 
 EXIT_INTERRUPTED = 130
 
@@ -24,7 +26,7 @@ app = typer.Typer(
     help="AI-driven scheduling for HPC and Kubernetes clusters.",
     epilog=(
         "Exit codes: 0 done, 1 internal error, 2 wrong call, 3 unusable input, 4 missing optional package, "
-        "5 wrong configuration, 6 validate found problems, 130 interrupted. "
+        "5 wrong configuration, 6 validate found problems, 7 output cannot be written, 130 interrupted. "
         "Every command takes --json and then prints exactly one JSON document."
     ),
     no_args_is_help=True,
@@ -34,6 +36,7 @@ app = typer.Typer(
 )
 app.add_typer(trace.app, name="trace")
 app.command()(simulate.simulate)
+app.command()(whatif.whatif)
 app.add_typer(simulate.policies_app, name="policies")
 app.add_typer(config.app, name="config")
 
@@ -56,26 +59,55 @@ def root(
 def run() -> None:
     """Run the command line; errors become one line on stderr (and one document with --json) and an exit code."""
     wants_json = "--json" in sys.argv
+    if sys.stdout is None:  # closed by the caller, who wants no output
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  (open to the end of the process)
     try:
-        app()
+        _run_and_flush()
     except PresageError as error:
-        _fail(wants_json, error.as_dict(), str(error), error.exit_code)
+        _fail(wants_json, error)
     except BrokenPipeError:
         # The reader of our output went away, as `| head` does: that is no error, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _settle_stdout()
         sys.exit(0)
+    except OSError as error:
+        place = f" ({error.filename})" if error.filename else ""
+        problem = f"The system refuses to read or write: {error.strerror or error}{place}"
+        _fail(wants_json, OutputError(problem, remedy="Check the space and the rights on the disk"))
     except SystemExit as stop:
         if stop.code == EXIT_INTERRUPTED:
-            message = "Interrupted. Files that were there before are as they were"
-            _fail(wants_json, {"code": "interrupted", "problem": message}, f"{message}.", EXIT_INTERRUPTED)
+            _fail(wants_json, _InterruptedError("Interrupted. Files that were there before are as they were"))
         if stop.code == UsageError.exit_code and wants_json:
             problem = "The call is wrong; the explanation is on standard error"
             typer.echo(json.dumps({"error": {"code": UsageError.code, "problem": problem}}))
         raise
 
 
-def _fail(wants_json: bool, document: dict[str, str], message: str, exit_code: int) -> None:
+class _InterruptedError(PresageError):
+    """The person pressed Ctrl-C."""
+
+    code = "interrupted"
+    exit_code = EXIT_INTERRUPTED
+
+
+def _run_and_flush() -> None:
+    try:
+        app()
+    finally:
+        sys.stdout.flush()  # so that a full disk is an error here and not a line that Python prints at its end
+
+
+def _fail(wants_json: bool, error: PresageError) -> None:
     if wants_json:
-        typer.echo(json.dumps({"error": document}))
-    typer.echo(f"presage: {message}", err=True)
-    sys.exit(exit_code)
+        with contextlib.suppress(OSError):  # which may be what the error is about
+            typer.echo(json.dumps({"error": error.as_dict()}))
+    typer.echo(f"presage: {error}", err=True)
+    _settle_stdout()
+    sys.exit(error.exit_code)
+
+
+def _settle_stdout() -> None:
+    """Print what is still to be printed, or let it go nowhere if it cannot go where it should."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

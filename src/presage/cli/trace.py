@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from presage.cli import workloads
-from presage.cli._output import Json, duration, emit_json, print_table, progress, tell
+from presage.cli._output import (
+    Json,
+    duration,
+    emit_json,
+    names_in,
+    print_table,
+    progress,
+    tell,
+    writer_for,
+)
+from presage.cli._reading import Files, Format, IntoFile, Reading, TimeZone, with_reading
 from presage.errors import UnknownNameError, UsageError
+from presage.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import polars as pl
 
     from presage.traces import Manifest, ReadOptions, Trace, TraceBuilder
+    from presage.traces.writers import Writer
+
+__all__ = ["Files", "Format", "TimeZone", "app", "read_files"]
 
 app = typer.Typer(
     help=(
@@ -38,19 +54,12 @@ TELLING_COLUMNS = (
 )  # fmt: skip
 REJECTS_SHOWN = 3
 
-Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Logs that make one trace; '-' is stdin.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A log; '-' is stdin.")]
 Out = Annotated[str, typer.Argument(metavar="OUT", help="The file to write; '-' is stdout.")]
-Format = Annotated[
-    str | None, typer.Option("--format", "-f", help="The log's format, if it is not recognised; see `formats`.")
+Processors = Annotated[
+    int | None,
+    typer.Option("--processors", min=1, max=10**9, help="Size of the machine, where the log does not say it."),
 ]
-TimeZone = Annotated[
-    str | None, typer.Option("--time-zone", help="Zone of local times in the log, like Europe/Berlin.")
-]
-Fields = Annotated[
-    str | None, typer.Option("--fields", help="Names of the columns of a log without header, comma-separated.")
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail if any row cannot be read.")]
 
 
 @app.command()
@@ -69,12 +78,12 @@ def formats(json: Json = False) -> None:
 
 
 @app.command()
+@with_reading
 def stats(
     files: Files,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    processors: Processors = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Print what a trace is like: jobs, span, load, waits, run times, users, outcomes.
@@ -83,22 +92,23 @@ def stats(
     """
     from presage.traces.statistics import summarise
 
-    trace = _read(files, format, time_zone, fields, strict)
+    trace = _read(files, reading, processors)
     summary = summarise(trace).to_dict()
     if json:
         emit_json(summary)
         return
+    del summary["notes"]  # they have been told already
     rows = [(key.replace("_", " ").removesuffix(" s"), _readable(key, value)) for key, value in summary.items()]
     print_table(trace.manifest.name, ("", ""), [row for row in rows if row[1]])
 
 
 @app.command()
+@with_reading
 def validate(
     files: Files,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    processors: Processors = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Check a trace: impossible times, sizes beyond the machine, rejected rows, what is missing.
@@ -108,32 +118,31 @@ def validate(
     from presage.traces.validation import Severity
     from presage.traces.validation import validate as find_problems
 
-    trace = _read(files, format, time_zone, fields, strict=False)
+    trace = _read(files, replace(reading, strict=False), processors)
     findings = find_problems(trace)
-    bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    bad = {Severity.ERROR, Severity.WARNING} if reading.strict else {Severity.ERROR}
     valid = not any(finding.severity in bad for finding in findings)
     if json:
         emit_json({"valid": valid, "jobs": len(trace), "findings": [finding.to_dict() for finding in findings]})
     elif findings:
-        rows = [(f.severity.value, f.check, f.message, ", ".join(f.examples)) for f in findings]
+        rows = [(f.severity.value, f.check, f.message, "; ".join(f.examples)) for f in findings]
         print_table(trace.manifest.name, ("severity", "check", "finding", "for example"), rows)
     else:
-        typer.echo(f"{trace.manifest.name}: {len(trace):,} jobs, nothing to remark.")
+        typer.echo(f"{trace.manifest.name}: {counted(len(trace), 'job')}, nothing to remark.")
     if not valid:
         raise typer.Exit(EXIT_FINDINGS)
 
 
-@app.command()
+@app.command(cls=IntoFile)
+@with_reading
 def convert(
     files: Files,
     out: Out,
     to: Annotated[
         str | None, typer.Option("--to", help="Output format, if the ending of OUT does not say it.")
     ] = None,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Convert a log to Parquet (nothing lost), SWF, JSON lines or CSV, by the ending of OUT.
@@ -144,16 +153,18 @@ def convert(
     Example: presage trace convert log.swf.gz log.parquet
     """
     _check_output(files, out)
-    manifest = _convert(files, Path(out), to, format, _options(time_zone, fields, strict), wants_json=json)
-    _tell_reading(manifest)
+    writer = writer_for(out, to, wants_json=json)
+    manifest = _convert(files, Path(out), writer, reading)
+    _tell_reading(manifest, _rejects_file(Path(out), writer))
     jobs, rejected = manifest.counts["jobs"], manifest.counts["rejected"]
     if json:
         emit_json({"output": out, "jobs": jobs, "rejected": rejected, "manifest": manifest.to_dict()})
     elif out != "-":
-        typer.echo(f"{out}: {jobs:,} jobs, {rejected:,} rows rejected")
+        typer.echo(f"{out}: {counted(jobs, 'job')}, {counted(rejected, 'row')} rejected")
 
 
-@app.command()
+@app.command(cls=IntoFile)
+@with_reading
 def clean(
     files: Files,
     out: Out,
@@ -163,16 +174,15 @@ def clean(
     to: Annotated[
         str | None, typer.Option("--to", help="Output format, if the ending of OUT does not say it.")
     ] = None,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    processors: Processors = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Apply named cleaning rules and write the result; the manifest records what each rule did.
 
-    The default set `archive` is what published comparisons use; `learning` does not let run times leak into
-    requests. `presage trace rules` lists them all.
+    The default set `archive` is what published comparisons use; `learning` lets no run time leak into a
+    request. `presage trace rules` lists them all.
 
     Example: presage trace clean log.swf.gz clean.parquet --rules archive,anonymise
     """
@@ -180,10 +190,10 @@ def clean(
     from presage.traces.cleaning import expand_rules
 
     _check_output(files, out)
-    writer = _writer(out, to, wants_json=json)
-    names = [name.strip() for name in rules.split(",") if name.strip()]
+    writer = writer_for(out, to, wants_json=json)
+    names = names_in(rules, "--rules")
     expand_rules(names)  # a misspelt rule is told before a large log is read
-    cleaned = apply_rules(_read(files, format, time_zone, fields, strict), names)
+    cleaned = apply_rules(_read(files, reading, processors), names)
     writer.write(cleaned, Path(out))
     steps = cleaned.manifest.cleaning[-len(expand_rules(names)) :]
     if json:
@@ -191,7 +201,7 @@ def clean(
         emit_json({"output": out, "jobs": len(cleaned), "steps": entries})
     elif out != "-":
         rows = [(step.rule, f"{step.dropped:,}", f"{step.changed:,}") for step in steps]
-        print_table(f"{out}: {len(cleaned):,} jobs", ("rule", "dropped", "changed"), rows)
+        print_table(f"{out}: {counted(len(cleaned), 'job')}", ("rule", "dropped", "changed"), rows)
 
 
 @app.command()
@@ -208,28 +218,28 @@ def rules(json: Json = False) -> None:
 
 
 @app.command()
+@with_reading
 def head(
     file: File,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many jobs.")] = 10,
     columns: Annotated[str | None, typer.Option("--columns", help="Columns to show, comma-separated.")] = None,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Show the first jobs: the most telling columns as text, with --json every column that the log fills."""
-    trace = _read([file], format, time_zone, fields, strict)
+    trace = _read([file], reading)
     filled = _filled_columns(trace)
     default = filled if json else [name for name in TELLING_COLUMNS if name in filled]
-    first = trace.jobs.head(rows).select(_selected_columns(trace, columns) or default)
+    first = trace.jobs.head(min(rows, len(trace))).select(_selected_columns(trace, columns) or default)
     if json:
         emit_json(first.to_dicts())
         return
-    _print_frame(trace.manifest.name, first)
+    _print_frame(trace.manifest.name, first, trace.manifest)
 
 
-@app.command()
+@app.command(cls=IntoFile)
+@with_reading
 def plot(
     files: Files,
     out: Annotated[str, typer.Argument(metavar="OUT", help="The picture: .png, .svg, .pdf or .html.")],
@@ -239,10 +249,9 @@ def plot(
     title: Annotated[
         str | None, typer.Option("--title", help="The heading; the trace's name if not given.")
     ] = None,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    processors: Processors = None,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Draw utilisation, arrivals, sizes, run times, waits, users and more.
@@ -251,56 +260,52 @@ def plot(
 
     Example: presage trace plot log.swf.gz log.html --figures waits,users
     """
+    from presage.traces.files import check_place
     from presage.traces.plots import FIGURES, draw
 
-    chosen = [name.strip() for name in (figures or "").split(",") if name.strip()]
+    chosen = names_in(figures, "--figures")
     for name in chosen:
         if name not in FIGURES:
             raise UnknownNameError("figure", name, FIGURES)
     _check_output(files, out)
-    trace = _read(files, format, time_zone, fields, strict)
-    draw(trace, out, figures=chosen or None, title=title)
+    check_place(Path(out))
+    trace = _read(files, reading, processors)
+    drawn = draw(trace, out, figures=chosen or None, title=title)
     if json:
-        emit_json({"output": out, "jobs": len(trace), "figures": chosen or list(FIGURES)})
+        emit_json({"output": out, "jobs": len(trace), "figures": drawn})
     else:
-        typer.echo(f"{out}: {len(trace):,} jobs")
+        typer.echo(f"{out}: {counted(len(trace), 'job')}")
 
 
 @app.command()
+@with_reading
 def events(
     file: File,
     rows: Annotated[int, typer.Option("--rows", "-n", min=1, help="How many events.")] = 20,
-    format: Format = None,  # noqa: A002
-    time_zone: TimeZone = None,
-    fields: Fields = None,
-    strict: Strict = False,
+    *,
+    reading: Reading,
     json: Json = False,
 ) -> None:
     """Show the first events of the stream: submit, eligible, start, evict, requeue, fail, finish and others."""
-    trace = _read([file], format, time_zone, fields, strict)
+    trace = _read([file], reading)
     stream = trace.events()
-    first = stream.head(rows)
+    first = stream.head(min(rows, len(stream)))
     if json:
         counts = dict(sorted(stream["event"].value_counts().iter_rows()))
         emit_json({"events": len(stream), "counts": counts, "first": first.to_dicts()})
         return
-    _print_frame(f"{trace.manifest.name}: {len(stream):,} events", first)
+    _print_frame(f"{trace.manifest.name}: {counted(len(stream), 'event')}", first, trace.manifest)
 
 
 def read_files(files: Sequence[str], format_name: str | None, time_zone: str | None) -> Trace:
     """Read the files of a command and tell what a person should know of them."""
-    return _read(files, format_name, time_zone, fields=None, strict=False)
+    return _read(files, Reading(format_name, time_zone))
 
 
-def _read(
-    files: Sequence[str], format_name: str | None, time_zone: str | None, fields: str | None, strict: bool
-) -> Trace:
-    into = _pour(files, format_name, _options(time_zone, fields, strict), spill=None)
-    trace = into.build()
-    _tell_reading(trace.manifest)
-    for row in trace.rejects.head(REJECTS_SHOWN).iter_rows(named=True):
-        tell(f"  rejected: {row['file']}, line {row['line']}: {row['reason']}")
-    return trace
+def _read(files: Sequence[str], reading: Reading, processors: int | None = None) -> Trace:
+    trace = _pour(files, reading.format, _options(reading), spill=None).build()
+    _tell_reading(trace.manifest, rejects=trace.rejects)
+    return trace if processors is None else trace.with_processors(processors)
 
 
 def _pour(files: Sequence[str], format_name: str | None, options: ReadOptions, spill: Path | None) -> TraceBuilder:
@@ -319,51 +324,50 @@ def _pour(files: Sequence[str], format_name: str | None, options: ReadOptions, s
     return into
 
 
-def _options(time_zone: str | None, fields: str | None, strict: bool) -> ReadOptions:
+def _options(reading: Reading) -> ReadOptions:
     from presage.config import load_settings
     from presage.traces import ReadOptions
 
-    overrides = {"time_zone": time_zone} if time_zone else {}
-    settings = load_settings(**({"traces": overrides} if overrides else {})).traces
-    names = tuple(name.strip() for name in fields.split(",")) if fields else ()
-    return ReadOptions(time_zone=settings.time_zone, fields=names, strict=strict or settings.strict)
+    settings = load_settings().traces
+    named = names_in(reading.fields, "--fields")
+    # An empty name stands for a column too, so that the others keep their places.
+    fields = (reading.fields or "").split(",") if named else []
+    return ReadOptions(
+        time_zone=reading.time_zone or settings.time_zone,
+        fields=tuple(name.strip() for name in fields),
+        strict=reading.strict or settings.strict,
+    )
 
 
-def _convert(
-    inputs: Sequence[str],
-    out: Path,
-    to: str | None,
-    format_name: str | None,
-    options: ReadOptions,
-    *,
-    wants_json: bool,
-) -> Manifest:
+def _convert(inputs: Sequence[str], out: Path, writer: Writer, reading: Reading) -> Manifest:
     import tempfile
 
-    from presage.traces.writers.parquet import ParquetWriter
+    from presage.traces.files import writing
 
-    writer = _writer(str(out), to, wants_json=wants_json)
-    if not isinstance(writer, ParquetWriter) or str(out) == "-":
-        trace = _pour(inputs, format_name, options, spill=None).build()
+    options = _options(reading)
+    if _rejects_file(out, writer) is None:
+        trace = _pour(inputs, reading.format, options, spill=None).build()
         writer.write(trace, out)
         return trace.manifest
-    # Beside the output, because a temporary folder is often in memory and this may be larger than that.
-    with tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as spill:
-        return _pour(inputs, format_name, options, Path(spill)).build_file(out)
+    with writing(out):
+        # Beside the output, because a temporary folder is often in memory and this may be larger than that.
+        spill = tempfile.TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.")
+    with spill as folder:
+        return _pour(inputs, reading.format, options, Path(folder)).build_file(out)
 
 
-def _writer(out: str, to: str | None, *, wants_json: bool) -> Any:
-    from presage.traces.writers import STDOUT, choose_writer
+def _rejects_file(out: Path, writer: Writer) -> Path | None:
+    """Return where the rejects of a trace written to `out` are kept, None if they are not."""
+    from presage.traces.trace import side_path
+    from presage.traces.writers.parquet import ParquetWriter
 
-    if out == STDOUT and wants_json:
-        raise UsageError("Standard output cannot carry both the trace and --json", remedy="Name an output file")
-    if out != STDOUT and not Path(out).absolute().parent.is_dir():
-        raise UsageError(f"There is no folder {str(Path(out).parent)!r} to write to", remedy="Make it first")
-    return choose_writer(out, to)
+    return side_path(out, "rejects") if isinstance(writer, ParquetWriter) and str(out) != "-" else None
 
 
 def _check_output(files: Sequence[str], out: str) -> None:
-    if any(Path(path).resolve() == Path(out).resolve() for path in files if path != "-"):
+    place = Path(out)
+    inputs = [Path(file) for file in files if file != "-"]
+    if out != "-" and place.exists() and any(path.exists() and path.samefile(place) for path in inputs):
         raise UsageError(f"{out!r} would be read and written at once", remedy="Write to another file")
 
 
@@ -374,32 +378,62 @@ def _filled_columns(trace: Trace) -> list[str]:
 
 
 def _selected_columns(trace: Trace, columns: str | None) -> list[str]:
-    names = [name.strip() for name in (columns or "").split(",") if name.strip()]
+    names = names_in(columns, "--columns")
     for name in names:
         if name not in trace.jobs.columns:
             raise UnknownNameError("job column", name, trace.jobs.columns)
     return names
 
 
-def _print_frame(title: str, frame: pl.DataFrame) -> None:
-    """Print a frame with times as dates and durations as numbers with a unit."""
+def _print_frame(title: str, frame: pl.DataFrame, manifest: Manifest) -> None:
+    """Print a frame with times as dates, or as seconds from the log's zero where nobody knows its date."""
+    instant = _date if manifest.absolute_time else partial(_seconds_from, manifest.origin_ms)
+    unit = "" if manifest.absolute_time else "_s"
+    times = {name for name in frame.columns if name.endswith("_ms")}
     rows = [
-        ["" if value is None else _cell(name, value) for name, value in zip(frame.columns, row, strict=True)]
+        [_cell(value, instant if name in times else None) for name, value in zip(frame.columns, row, strict=True)]
         for row in frame.iter_rows()
     ]
-    print_table(title, [name.removesuffix("_ms") for name in frame.columns], rows)
+    print_table(
+        title, [name.removesuffix("_ms") + unit if name in times else name for name in frame.columns], rows
+    )
 
 
-def _cell(name: str, value: object) -> str:
-    if name.endswith("_ms") and isinstance(value, int):
-        return datetime.fromtimestamp(value / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def _cell(value: object, instant: Callable[[int], str] | None) -> str:
+    if value is None:
+        return ""
+    if instant and isinstance(value, int):
+        return instant(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
-def _tell_reading(manifest: Manifest) -> None:
+def _date(time_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):  # beyond the years that have dates
+        return f"{time_ms} ms"
+
+
+def _seconds_from(origin_ms: int, time_ms: int) -> str:
+    return f"{(time_ms - origin_ms) / 1000:.15g}"
+
+
+def _tell_reading(
+    manifest: Manifest, rejects_file: Path | None = None, *, rejects: pl.DataFrame | None = None
+) -> None:
+    from presage.traces.trace import place_of
+
     rejected = manifest.counts.get("rejected", 0)
     if rejected:
-        tell(f"{rejected:,} rows could not be read; they are in the rejects table")
+        kept = (
+            f"see {rejects_file}"
+            if rejects_file
+            else "`presage trace convert FILE OUT.parquet` keeps such rows in OUT.rejects.parquet"
+        )
+        tell(f"{counted(rejected, 'row')} could not be read; {kept}")
+    if rejects is not None:
+        for row in rejects.head(REJECTS_SHOWN).iter_rows(named=True):
+            tell(f"  rejected: {place_of(row)}: {row['reason']}")
     for note in manifest.notes:
         tell(f"note: {note}")
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from presage.cli._output import Json, emit_json, print_table, progress
+from presage.cli._output import Json, emit_json, print_table, progress, writer_for
 from presage.errors import UsageError
+from presage.wording import counted
 
 
 def generate(
@@ -40,9 +41,8 @@ def generate(
     """
     from presage.traces.statistics import summarise
     from presage.traces.workloads import make_model
-    from presage.traces.writers import choose_writer
 
-    writer = choose_writer(out, to)
+    writer = writer_for(out, to, wants_json=json)
     named: dict[str, str | int | float | bool] = {**_pairs(settings or [])}
     named |= {key: value for key, value in (("processors", processors), ("load", load)) if value is not None}
     workload = make_model(model, named)
@@ -61,12 +61,12 @@ def generate(
     if json:
         emit_json({"output": out, "summary": summarise(trace).to_dict(), "generator": trace.manifest.generator})
     elif out != "-":
-        typer.echo(f"{out}: {len(trace):,} jobs of {model}, seed {seed}")
+        typer.echo(f"{out}: {counted(len(trace), 'job')} of {model}, seed {seed}")
 
 
 def models(
     model: Annotated[
-        str | None, typer.Argument(metavar="[MODEL]", help="Show the parameters of this model.")
+        str | None, typer.Argument(metavar="MODEL", help="Show the parameters of this model.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -64,7 +64,7 @@ def simulate(
     """
     if isinstance(policy, str):
         policy = Policy.parse(policy)
-    size = _machine_size(trace, processors)
+    size = machine_size(trace, processors)
     jobs = jobs_of(trace, order_by=order_by, plan_by=plan_by, kill=kill)
     schedule = _engine()
     schedule(_first(jobs, WARM_UP_JOBS), max(size, int(jobs.processors.max())), policy)
@@ -75,7 +75,8 @@ def simulate(
     return Simulation(policy, size, scheduled, measure(jobs, start_ms, size), engine_s)
 
 
-def _machine_size(trace: Trace, processors: int | None) -> int:
+def machine_size(trace: Trace, processors: int | None = None) -> int:
+    """Return the processors of the machine: those given, or the trace's own. Raises UsageError if none."""
     size = processors if processors is not None else trace.manifest.machine.cpus
     if size is None:
         raise UsageError(

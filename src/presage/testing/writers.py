@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from presage.errors import OutputError
 from presage.testing.traces import make_job, make_trace
 from presage.traces import Trace, read_trace
 from presage.traces.writers import choose_writer, write_trace
@@ -61,7 +62,7 @@ class WriterContract:
 
         for method in ("write_parquet", "write_csv", "write_ndjson"):
             monkeypatch.setattr(pl.DataFrame, method, fail)
-        with pytest.raises(OSError, match="disk is full"):
+        with pytest.raises(OutputError, match="disk is full"):
             write_trace(self.trace(), path)
         assert path.read_bytes() == before
         assert [child.name for child in tmp_path.iterdir()] == [path.name]

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from presage.errors import RejectedRowsError, UnreadableSourceError
+from presage.errors import RejectedRowsError, UnreadableSourceError, UsageError
 from presage.traces import schema
-from presage.traces.files import replacing
+from presage.traces.files import replacing, writing
 from presage.traces.manifest import HAS, Machine, Manifest, SourceFile
 from presage.traces.trace import (
     METADATA_KEY,
     SIDE_TABLES,
     Trace,
     describe,
+    place_of,
     save_side_tables,
     sort_by_submit,
 )
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,14 +33,32 @@ ID_REPEAT_MARK = "~"
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a person may have to tell a reader because the log does not say it."""
+    """What a person may have to tell a reader because the log does not say it.
 
-    time_zone: str = "UTC"
-    """Zone of local times that are written without one."""
+    Raises UsageError for a time zone that does not exist.
+    """
+
+    time_zone: str | None = None
+    """Zone of local times that are written without one; None: the log's own if its format knows it, else UTC."""
     fields: tuple[str, ...] = ()
     """Names of the columns of a delimited log that has no header."""
     strict: bool = False
     """Fail if any row is rejected."""
+
+    def __post_init__(self) -> None:
+        if self.time_zone is None:
+            return
+        try:
+            pl.Series([0], dtype=pl.Datetime("ms", "UTC")).dt.convert_time_zone(self.time_zone)
+        except pl.exceptions.PolarsError:
+            raise UsageError(
+                f"{self.time_zone!r} is not a time zone", expected="a name like 'Europe/Berlin' or 'UTC'"
+            ) from None
+
+    @property
+    def time_zone_or_utc(self) -> str:
+        """The zone given, or UTC."""
+        return self.time_zone or "UTC"
 
 
 class TraceBuilder:
@@ -60,6 +80,7 @@ class TraceBuilder:
         self._counts: Counter[str] = Counter()
         self._sources: list[SourceFile] = []
         self._manifest = Manifest()
+        self._told: set[str] = set()
         self._spilled = _Spilled()
 
     # ---- what readers call
@@ -73,7 +94,8 @@ class TraceBuilder:
             self._jobs.append(batch)
             return
         part = self._spill / f"part-{len(self._parts):06d}.parquet"
-        batch.write_parquet(part, compression="lz4")
+        with writing(f"The temporary file {str(part)!r}"):
+            batch.write_parquet(part, compression="lz4")
         self._parts.append(part)
         self._spilled.observe(batch)
 
@@ -111,10 +133,15 @@ class TraceBuilder:
         self._counts.update(counts)
 
     def describe(self, **fields: Any) -> None:
-        """Set fields of the manifest. `machine` is merged: what an earlier file told stays."""
-        machine = fields.pop("machine", None)
-        if machine is not None:
-            fields["machine"] = _merge(self._manifest.machine, machine)
+        """Set fields of the manifest, which may be told several times, once by each file.
+
+        The machine is the largest told, the origin the earliest; time is absolute, and a header is kept, only if
+        all agree; acknowledgements add up. Of other fields the last counts.
+        """
+        for name, combine in _COMBINED.items():
+            if name in fields and name in self._told:
+                fields[name] = combine(getattr(self._manifest, name), fields[name])
+        self._told.update(fields)
         self._manifest = replace(self._manifest, **fields)
 
     def add_source(self, source: SourceFile) -> None:
@@ -129,7 +156,7 @@ class TraceBuilder:
         Raises UnreadableSourceError if nothing at all could be read, RejectedRowsError if the options say
         strict and a row was rejected.
         """
-        jobs = pl.concat(self._jobs, how="diagonal_relaxed") if self._jobs else schema.empty("jobs")
+        jobs = _concat(self._jobs) if self._jobs else schema.empty("jobs")
         jobs = self._with_unique_ids(jobs)
         jobs = self._sorted(jobs)
         sides = self._side_tables()
@@ -140,9 +167,10 @@ class TraceBuilder:
     def build_file(self, path: Path) -> Manifest:
         """Write the trace to `path` as `Trace.save` does, without holding the jobs in memory; return its manifest.
 
-        Falls back to memory when ids repeat or rows are out of order, which cannot be mended in passing.
+        Falls back to memory when ids repeat, rows are out of order or leftovers differ between batches, which
+        cannot be mended in passing.
         """
-        if self._spill is None or not self._parts or not self._spilled.in_order_and_unique():
+        if self._spill is None or not self._parts or not self._spilled.fit_together():
             self._jobs.extend(pl.read_parquet(part) for part in self._parts)
             trace = self.build()
             trace.save(path)
@@ -159,10 +187,7 @@ class TraceBuilder:
         return manifest
 
     def _side_tables(self) -> dict[str, pl.DataFrame]:
-        sides = {
-            name: pl.concat(frames, how="diagonal_relaxed") if frames else schema.empty(name)
-            for name, frames in self._sides.items()
-        }
+        sides = {name: _concat(frames) if frames else schema.empty(name) for name, frames in self._sides.items()}
         sides["rejects"] = pl.DataFrame(self._rejects, schema=schema.REJECTS, orient="row")
         return sides
 
@@ -179,9 +204,8 @@ class TraceBuilder:
         renamed = jobs.select((nth > 1).sum()).item()
         if renamed:
             self.count(duplicate_ids=renamed)
-            self.note(
-                f"{renamed:,} jobs have an id that an earlier job has too; they are kept as ID{ID_REPEAT_MARK}2, …"
-            )
+            jobs_named = counted(renamed, "job")
+            self.note(f"{jobs_named} with an id that an earlier job has too, kept as ID{ID_REPEAT_MARK}2, …")
             suffixed = pl.concat_str("job_id", pl.lit(ID_REPEAT_MARK), nth)
             jobs = jobs.with_columns(job_id=pl.when(nth > 1).then(suffixed).otherwise("job_id"))
         return jobs
@@ -191,7 +215,7 @@ class TraceBuilder:
         if ordered is not jobs:
             late = jobs.select((pl.col("submit_ms") < pl.col("submit_ms").cum_max().shift(1)).sum()).item()
             if late:
-                self.note(f"{late:,} rows of the log were not in submit order; the trace is sorted")
+                self.note(f"{counted(late, 'row')} of the log not in submit order; the trace is sorted")
         return ordered
 
     def _finished_manifest(self, nodes: pl.DataFrame) -> Manifest:
@@ -206,16 +230,16 @@ class TraceBuilder:
         rejects = sides["rejects"]
         if self.options.strict and len(rejects):
             first = rejects.row(0, named=True)
+            rows = counted(len(rejects), "row")
             raise RejectedRowsError(
-                f"{len(rejects):,} rows cannot be read; the first is line {first['line']} of {first['file']}: "
-                f"{first['reason']}",
+                f"{rows} cannot be read; the first is {place_of(first)}: {first['reason']}",
                 expected="none, because strictness was asked for",
                 remedy="Mend the log, or read it without --strict and look at the rejects",
             )
         if not jobs and not any(len(sides[name]) for name in ("attempts", "nodes", "snapshots")):
-            reason = (
-                f"; the first of {len(rejects):,} rejected rows: {rejects['reason'][0]}" if len(rejects) else ""
-            )
+            reason = ""
+            if len(rejects):
+                reason = f"; {counted(len(rejects), 'row')} rejected, the first because: {rejects['reason'][0]}"
             raise UnreadableSourceError(
                 f"{self._any_source()} has no job that can be read{reason}",
                 expected="at least one job",
@@ -232,6 +256,7 @@ class _Spilled:
     def __init__(self) -> None:
         self.jobs = 0
         self.present: set[str] = set()
+        self._schemas: set[tuple[tuple[str, pl.DataType], ...]] = set()
         self._id_hashes: list[pl.Series] = []
         self._last_submit_ms: int | None = None
         self._ordered = True
@@ -239,6 +264,7 @@ class _Spilled:
     def observe(self, batch: pl.DataFrame) -> None:
         self.jobs += len(batch)
         self.present |= {column for column in batch.columns if batch[column].null_count() < len(batch)}
+        self._schemas.add(tuple(batch.schema.items()))
         self._id_hashes.append(batch["job_id"].hash())
         submit = batch["submit_ms"]
         first, last = submit[0], submit[-1]
@@ -246,13 +272,60 @@ class _Spilled:
         self._ordered &= bool(not submit.null_count() and submit.is_sorted() and after_previous)
         self._last_submit_ms = last
 
-    def in_order_and_unique(self) -> bool:
-        return self._ordered and pl.concat(self._id_hashes).n_unique() == self.jobs
+    def fit_together(self) -> bool:
+        """Return whether the batches, one behind the other, are the job table."""
+        alike = len(self._schemas) == 1
+        return alike and self._ordered and pl.concat(self._id_hashes).n_unique() == self.jobs
+
+
+def _concat(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return the frames as one; a leftover column whose types have nothing in common becomes text."""
+    try:
+        return pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError:
+        types: dict[str, set[pl.DataType]] = {}
+        for frame in frames:
+            for name, dtype in frame.schema.items():
+                types.setdefault(name, set()).add(dtype)
+        mixed = [name for name, found in types.items() if len(found) > 1]
+        return pl.concat([_as_texts(frame, mixed) for frame in frames], how="diagonal_relaxed")
+
+
+def _as_texts(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
+    def texts(values: pl.Series) -> pl.Series:
+        cells = [None if value is None else str(value) for value in values.to_list()]
+        return pl.Series(values.name, cells, dtype=pl.String)
+
+    return frame.with_columns(texts(frame[name]) for name in columns if name in frame.columns)
 
 
 def _encodable(text: str) -> str:
     # JSON may escape half a surrogate pair, which no UTF-8 text can hold.
     return text if text.isascii() else text.encode("utf-8", errors="replace").decode()
+
+
+def _larger(one: Machine, other: Machine) -> Machine:
+    """Return the larger of each count that is known."""
+
+    def most(name: str) -> Any:
+        known = [value for value in (getattr(one, name), getattr(other, name)) if value is not None]
+        return max(known, default=None)
+
+    return Machine(nodes=most("nodes"), cpus=most("cpus"), gpus=most("gpus"), mem_bytes=most("mem_bytes"))
+
+
+def _both(one: str | None, other: str | None) -> str | None:
+    return f"{one}; {other}" if one and other and other not in one else one or other
+
+
+_COMBINED: dict[str, Callable[[Any, Any], Any]] = {
+    "machine": _larger,
+    "origin_ms": min,
+    "absolute_time": lambda one, other: one and other,
+    "header": lambda one, other: one if one == other else (),
+    "acknowledgement": _both,
+}
+"""Field of the manifest → how what two files tell is put together."""
 
 
 def _merge(known: Machine, more: Machine) -> Machine:

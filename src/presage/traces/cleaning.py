@@ -1,8 +1,8 @@
 """Cleaning of traces by named rules, each recorded in the manifest with what it did.
 
-A rule is data: which jobs it keeps, which columns it sets. `clean(trace, ["archive"])` applies a rule set,
-`clean(trace, ["drop-unrun", "sort-by-submit"])` single rules, in the order given. Other packages add rules
-through the entry-point group `presage.cleaning`.
+A rule is data: which jobs it keeps, which columns it sets; one that reaches further has a function for it.
+`clean(trace, ["archive"])` applies a rule set, `clean(trace, ["drop-unrun", "sort-by-submit"])` single rules, in
+the order given. Other packages add rules through the entry-point group `presage.cleaning`.
 """
 
 from __future__ import annotations
@@ -14,32 +14,38 @@ import polars as pl
 
 from presage.errors import UnknownNameError
 from presage.registry import Registry, Spec
-from presage.traces.manifest import CleaningStep, Manifest
+from presage.traces.anonymisation import anonymised
+from presage.traces.manifest import CleaningStep
 from presage.traces.schema import Outcome, size
-from presage.traces.trace import Trace, sort_by_submit
+from presage.traces.trace import sort_by_submit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from presage.traces.manifest import Manifest
+    from presage.traces.trace import Trace
+
 
 @dataclass(frozen=True)
 class Rule:
-    """One cleaning rule: `keep` gives the jobs to keep, `assign` the columns to set.
+    """One cleaning rule: `keep` gives the jobs to keep, `assign` the columns to set, `whole` the trace anew.
 
     A job for which `keep` is null is dropped; a `keep` that returns None, because the manifest does not tell
-    enough to decide, drops nothing. Both see the trace as the rules before left it. Applying a rule twice is
-    the same as applying it once.
+    enough to decide, drops nothing. `whole` is for rules that reach beyond the job table; it must keep the jobs
+    in number and order. All see the trace as the rules before left it. Applying a rule twice is the same as
+    applying it once.
     """
 
     keep: Callable[[Manifest], pl.Expr | None] | None = None
     assign: Mapping[str, pl.Expr] = field(default_factory=dict)
     by_submit: bool = False
     """Order the jobs by submit time, ties as they stand."""
+    whole: Callable[[Trace], Trace] | None = None
 
-    def apply(self, jobs: pl.DataFrame, manifest: Manifest) -> tuple[pl.DataFrame, int, int]:
-        """Return the cleaned jobs, how many were dropped, and how many of the others were changed."""
-        before = len(jobs)
-        condition = self.keep(manifest) if self.keep else None
+    def apply(self, trace: Trace) -> tuple[Trace, int, int]:
+        """Return the cleaned trace, how many jobs were dropped, and how many of the others were changed."""
+        jobs = trace.jobs
+        condition = self.keep(trace.manifest) if self.keep else None
         if condition is not None:
             jobs = jobs.filter(condition)
         changed = 0
@@ -49,23 +55,26 @@ class Rule:
             jobs = jobs.with_columns(**self.assign)
         if self.by_submit:
             jobs = sort_by_submit(jobs)
-        return jobs, before - len(jobs), changed
+        dropped = len(trace) - len(jobs)
+        cleaned = trace.with_jobs(jobs) if dropped else replace(trace, jobs=jobs).described()
+        if self.whole:
+            cleaned = self.whole(cleaned)
+            changed += _changed(jobs, cleaned.jobs)
+        return cleaned, dropped, changed
+
+
+def _changed(before: pl.DataFrame, after: pl.DataFrame) -> int:
+    """Return how many rows differ; a column that is gone counts where it held something."""
+    differs = [
+        before[name].ne_missing(after[name]) if name in after.columns else before[name].is_not_null()
+        for name in before.columns
+    ]
+    return int(pl.DataFrame(differs).select(pl.any_horizontal(pl.all()).sum()).item()) if differs else 0
 
 
 def _within_machine(manifest: Manifest) -> pl.Expr | None:
     cpus = manifest.machine.cpus
     return size() <= cpus if cpus is not None else None
-
-
-def _pseudonym(column: str, prefix: str) -> pl.Expr:
-    """Return numbers in order of first appearance, so that nothing of the name remains."""
-
-    def number(names: pl.Series) -> pl.Series:
-        known = names.drop_nulls().unique(maintain_order=True)
-        numbers = pl.Series([f"{prefix}{n}" for n in range(1, len(known) + 1)], dtype=pl.String)
-        return names.replace_strict(known, numbers, default=None, return_dtype=pl.String)
-
-    return pl.col(column).map_batches(number, return_dtype=pl.String)
 
 
 DROP_UNRUN = Rule(keep=lambda _: pl.col("run_s") > 0)
@@ -78,23 +87,14 @@ DROP_UNFINISHED = Rule(
 SIZE_FROM_LARGER = Rule(assign={"cpus_alloc": size()})
 LIMIT_FROM_RUN = Rule(assign={"limit_s": pl.when(pl.col("limit_s") > 0).then("limit_s").otherwise("run_s")})
 LIMIT_COVERS_RUN = Rule(assign={"limit_s": pl.max_horizontal("limit_s", "run_s")})
+_REQUESTED_S = pl.when(pl.col("limit_s") > 0).then("limit_s")  # a request of zero is none
 RUN_WITHIN_LIMIT = Rule(
     assign={
-        "run_s": pl.min_horizontal("run_s", "limit_s"),
-        "end_ms": pl.min_horizontal(
-            "end_ms", pl.col("start_ms") + (pl.col("limit_s") * 1000).round().cast(pl.Int64)
-        ),
+        "run_s": pl.min_horizontal("run_s", _REQUESTED_S),
+        "end_ms": pl.min_horizontal("end_ms", pl.col("start_ms") + (_REQUESTED_S * 1000).round().cast(pl.Int64)),
     }
 )
-ANONYMISE = Rule(
-    assign={
-        "user": _pseudonym("user", "u"),
-        "group": _pseudonym("group", "g"),
-        "account": _pseudonym("account", "a"),
-        "name": _pseudonym("name", "n"),
-        "executable": _pseudonym("executable", "e"),
-    }
-)
+ANONYMISE = Rule(whole=anonymised)
 SORT_BY_SUBMIT = Rule(by_submit=True)
 
 _HERE = "presage.traces.cleaning"
@@ -116,7 +116,7 @@ RULES: Registry[Rule] = Registry(
         Spec("limit-from-run", f"{_HERE}:LIMIT_FROM_RUN", "give jobs without a requested time their run time"),
         Spec("limit-covers-run", f"{_HERE}:LIMIT_COVERS_RUN", "raise requested times to the run time"),
         Spec("run-within-limit", f"{_HERE}:RUN_WITHIN_LIMIT", "cut run times at the requested time"),
-        Spec("anonymise", f"{_HERE}:ANONYMISE", "replace users, groups, accounts and names by numbers"),
+        Spec("anonymise", f"{_HERE}:ANONYMISE", "number people, jobs and nodes; drop what may name them"),
         Spec("sort-by-submit", f"{_HERE}:SORT_BY_SUBMIT", "order jobs by submit time, ties as they stand"),
     ],
 )
@@ -132,13 +132,13 @@ RULE_SETS: dict[str, tuple[str, ...]] = {
         "limit-covers-run",
         "sort-by-submit",
     ),
-    # The same without the leak: a job that overran its request is cut there instead of raising the request.
+    # The same without the leak: a job that overran its request is cut there instead of raising the request, and
+    # a job without a request stays so.
     "learning": (
         "drop-unrun",
         "drop-sizeless",
         "drop-oversized",
         "size-from-larger",
-        "limit-from-run",
         "run-within-limit",
         "sort-by-submit",
     ),
@@ -157,10 +157,8 @@ def expand_rules(names: Sequence[str]) -> list[str]:
 
 def clean(trace: Trace, rules: Sequence[str]) -> Trace:
     """Return the trace after these rules and rule sets, with one manifest entry per rule."""
-    jobs = trace.jobs
     steps = []
     for name in expand_rules(rules):
-        jobs, dropped, changed = RULES.get(name).apply(jobs, trace.manifest)
+        trace, dropped, changed = RULES.get(name).apply(trace)
         steps.append(CleaningStep(name, dropped=dropped, changed=changed))
-    manifest = replace(trace.manifest, cleaning=(*trace.manifest.cleaning, *steps))
-    return replace(trace, manifest=manifest).with_jobs(jobs)
+    return replace(trace, manifest=replace(trace.manifest, cleaning=(*trace.manifest.cleaning, *steps)))

@@ -1,4 +1,4 @@
-"""Where the bytes of a log come from: a file or standard input, plain or compressed, read once, in blocks.
+"""Where the bytes of a log come from: a file, a pipe or standard input, plain or compressed, read in blocks.
 
 Nothing here knows a format. What this module promises to readers: a stream that is cut off, damaged or empty
 is one clear error; a line that is too long is reported and skipped; text that is not UTF-8 is read as Latin-1
@@ -38,6 +38,7 @@ DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
 _COMPRESSED_CHUNK_BYTES = 64 * 1024  # small, so that a decompression bomb cannot fill the memory in one step
 _REJECT_TEXT_CHARS = 200
 _BOM = b"\xef\xbb\xbf"
+_MAGIC_BYTES = 6
 
 _DECOMPRESSORS: dict[bytes, tuple[str, Callable[[], Any]]] = {
     b"\x1f\x8b": ("gzip", lambda: zlib.decompressobj(wbits=31)),
@@ -101,12 +102,19 @@ class Source:
                 f"{self.name} is empty", expected="a job log", remedy="Check how the file was made"
             )
         bare = Path(self.name)
-        while bare.suffix in {".gz", ".zst", ".bz2", ".xz"}:
+        while bare.suffix.lower() in {".gz", ".zst", ".bz2", ".xz"}:
             bare = bare.with_suffix("")
         return Head(bare.name, raw, self._tail() if raw.startswith(PARQUET_MAGIC) else b"")
 
+    @cached_property
+    def plain_path(self) -> Path | None:
+        """The path, where the bytes on disk are those of the log: neither compressed nor out of a pipe."""
+        with self._raw() as raw:
+            compressed = _codec(_read(raw, _MAGIC_BYTES, self.name)) is not None
+        return None if compressed or self._spool is not None else self.path
+
     def size_bytes(self) -> int | None:
-        """Return the size on disk, None for standard input."""
+        """Return the size on disk, None for standard input and pipes."""
         return self.path.stat().st_size if self.path and self.path.is_file() else None
 
     def open(self) -> IO[bytes]:
@@ -185,20 +193,35 @@ class Source:
         reject(line, f"the line is longer than {limit_mib:g} MiB", text)
 
     def _open(self, on_bytes: Callable[[int], None] | None) -> IO[bytes]:
-        raw = self._spooled_stdin() if self.is_stdin else self._open_file()
-        magic = raw.read(6)
+        raw = self._raw()
+        try:
+            prefix = _codec(_read(raw, _MAGIC_BYTES, self.name))
+        except UnreadableSourceError:
+            raw.close()
+            raise
         raw.seek(0)
-        for prefix, (codec, make) in _DECOMPRESSORS.items():
-            if magic.startswith(prefix):
-                return io.BufferedReader(_Inflated(raw, prefix, codec, make, self.name, on_bytes))
+        if prefix is not None:
+            codec, make = _DECOMPRESSORS[prefix]
+            return io.BufferedReader(_Inflated(raw, prefix, codec, make, self.name, on_bytes))
         return io.BufferedReader(_Plain(raw, self.name, on_bytes))
 
+    def _raw(self) -> IO[bytes]:
+        """Return the bytes as they come, from the beginning."""
+        if self._spool is None:
+            stream = _stdin() if self.is_stdin else self._open_file()
+            if not self.is_stdin and stream.seekable():
+                return stream
+            self._spool = self._spooled(stream)
+            if not self.is_stdin:
+                stream.close()
+        self._spool.seek(0)
+        return io.BufferedReader(_Borrowed(self._spool))
+
     def _tail(self) -> bytes:
-        if self.path is not None:
-            with self._open_file() as file:
-                if file.read(len(PARQUET_MAGIC)) == PARQUET_MAGIC:  # not compressed: no need to read through it
-                    file.seek(max(0, file.seek(0, io.SEEK_END) - HEAD_BYTES))
-                    return file.read()
+        if self.plain_path is not None:  # no need to read through it
+            with self._raw() as file:
+                file.seek(max(0, file.seek(0, io.SEEK_END) - HEAD_BYTES))
+                return _read(file, HEAD_BYTES, self.name)
         tail = b""
         with self._open(on_bytes=None) as stream:
             for chunk in _chunks(stream, None):
@@ -220,18 +243,22 @@ class Source:
         except OSError as error:
             raise UnreadableSourceError(f"{self.path} cannot be opened: {error.strerror}") from None
 
-    def _spooled_stdin(self) -> IO[bytes]:
+    def _spooled(self, stream: IO[bytes]) -> IO[bytes]:
         # Recognition and reading both start at the beginning, which a pipe gives only once.
-        if self._spool is None:
-            self._spool = tempfile.SpooledTemporaryFile(max_size=64 * 1024 * 1024)  # noqa: SIM115
-            weakref.finalize(self, self._spool.close)
-            shutil.copyfileobj(sys.stdin.buffer, self._spool)
-        self._spool.seek(0)
-        return io.BufferedReader(_Borrowed(self._spool))
+        spool: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=64 * 1024 * 1024)  # noqa: SIM115
+        weakref.finalize(self, spool.close)
+        try:
+            shutil.copyfileobj(stream, spool)
+        except OSError as error:
+            raise UnreadableSourceError(
+                f"{self.name} cannot be read into a temporary file: {error.strerror or error}",
+                remedy="Check where it comes from, and the space for temporary files (TMPDIR names the folder)",
+            ) from None
+        return spool
 
 
 class _Borrowed(io.RawIOBase):
-    """A stream whose `close` leaves the spooled standard input open."""
+    """A stream whose `close` leaves the spooled bytes open."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -263,10 +290,7 @@ class _Plain(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        try:
-            chunk = self._raw.read(len(buffer))
-        except OSError as error:
-            raise UnreadableSourceError(f"{self._name} cannot be read: {error.strerror}") from None
+        chunk = _read(self._raw, len(buffer), self._name)
         buffer[: len(chunk)] = chunk
         if self._on_bytes:
             self._on_bytes(len(chunk))
@@ -331,7 +355,7 @@ class _Inflated(io.RawIOBase):
 
     def _next_chunk(self) -> bytes:
         if self._decompressor.eof:
-            rest: bytes = self._decompressor.unused_data or self._raw.read(_COMPRESSED_CHUNK_BYTES)
+            rest: bytes = self._decompressor.unused_data or _read(self._raw, _COMPRESSED_CHUNK_BYTES, self._name)
             rest = rest.lstrip(b"\0")  # tape padding is harmless
             if not rest:
                 return b""
@@ -339,7 +363,7 @@ class _Inflated(io.RawIOBase):
                 self._fail(f"has bytes behind its {self._codec} stream that are no {self._codec}")
             self._decompressor = self._make()
             return rest
-        chunk = self._raw.read(_COMPRESSED_CHUNK_BYTES)
+        chunk = _read(self._raw, _COMPRESSED_CHUNK_BYTES, self._name)
         if self._on_bytes:
             self._on_bytes(len(chunk))
         return chunk
@@ -350,6 +374,24 @@ class _Inflated(io.RawIOBase):
             expected="a whole file",
             remedy="Fetch it again; to use what is there, pipe it: zcat FILE | presage trace stats -",
         )
+
+
+def _codec(beginning: bytes) -> bytes | None:
+    """Return the magic number of the compression that `beginning` shows, None if it shows none."""
+    return next((magic for magic in _DECOMPRESSORS if beginning.startswith(magic)), None)
+
+
+def _stdin() -> IO[bytes]:
+    if sys.stdin is None:
+        raise UnreadableSourceError("Standard input is closed", remedy="Name a file, or pipe a log in")
+    return sys.stdin.buffer
+
+
+def _read(stream: IO[bytes], size: int, name: str) -> bytes:
+    try:
+        return stream.read(size)
+    except OSError as error:
+        raise UnreadableSourceError(f"{name} cannot be read: {error.strerror or error}") from None
 
 
 def _chunks(stream: IO[bytes], most_bytes: int | None) -> Iterator[bytes]:

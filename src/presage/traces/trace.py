@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from presage.errors import MalformedTraceError, UnreadableSourceError
+from presage.errors import MalformedTraceError
 from presage.traces import schema
-from presage.traces.files import replacing
+from presage.traces.files import reading_parquet, replacing, writing
 from presage.traces.manifest import HAS, Manifest
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -106,8 +107,9 @@ class Trace:
             if side.is_file():
                 sides[name] = schema.conform(_read_parquet(side), name)
             elif expected:
+                rows = counted(expected, "row")
                 raise MalformedTraceError(
-                    f"{path.name} says that it has {expected:,} rows of {name}, and {side.name} is missing",
+                    f"{path.name} says that it has {rows} of {name}, and {side.name} is missing",
                     remedy=f"Put {side.name} back beside it, or convert the original log again",
                 )
         jobs = schema.conform(_read_parquet(path), "jobs")
@@ -147,28 +149,33 @@ def save_side_tables(path: Path, tables: Mapping[str, pl.DataFrame]) -> None:
             with replacing(side_path(path, name)) as partial:
                 frame.write_parquet(partial)
         else:
-            side_path(path, name).unlink(missing_ok=True)
+            with writing(side_path(path, name)):
+                side_path(path, name).unlink(missing_ok=True)
 
 
 def load_manifest(path: Path) -> Manifest:
     """Return the manifest of the trace at `path` without reading its tables."""
-    try:
+    with reading_parquet(str(path)):
         metadata = pl.read_parquet_metadata(path)
-    except FileNotFoundError:
-        raise UnreadableSourceError(f"There is no file {str(path)!r}", remedy="Check the name") from None
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnreadableSourceError(f"{path.name} is not a Parquet file: {error}") from None
+    return manifest_in(metadata, path.name)
+
+
+def manifest_in(metadata: Mapping[str, str], name: str) -> Manifest:
+    """Return the manifest in the metadata of the Parquet file called `name`. Raises MalformedTraceError."""
     if METADATA_KEY not in metadata:
         raise MalformedTraceError(
-            f"{path.name} is a Parquet file without a Presage manifest",
+            f"{name} is a Parquet file without a Presage manifest",
             expected="a trace written by `presage trace convert`",
             remedy="Convert the original log to it",
         )
     return Manifest.from_json(metadata[METADATA_KEY])
 
 
+def place_of(reject: Mapping[str, Any]) -> str:
+    """Return where a row of `rejects` stood, as `log.swf, line 3`; the line is left out where there is none."""
+    return reject["file"] if reject["line"] is None else f"{reject['file']}, line {reject['line']}"
+
+
 def _read_parquet(path: Path) -> pl.DataFrame:
-    try:
+    with reading_parquet(str(path)):
         return pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnreadableSourceError(f"{path.name} cannot be read: {error}") from None

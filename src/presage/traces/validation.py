@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from presage.traces.schema import size
+from presage.traces.trace import place_of
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from presage.traces.trace import Trace
@@ -47,27 +49,32 @@ _JOB_CHECKS: tuple[tuple[str, Severity, pl.Expr, str], ...] = (
         "start-before-submit",
         Severity.ERROR,
         pl.col("start_ms") < pl.col("submit_ms"),
-        "start before they are submitted",
+        "started before the submission",
     ),
-    ("end-before-start", Severity.ERROR, pl.col("end_ms") < pl.col("start_ms"), "end before they start"),
-    ("negative-run", Severity.ERROR, pl.col("run_s") < 0, "have a negative run time"),
-    ("negative-wait", Severity.ERROR, pl.col("wait_s") < 0, "have a negative wait"),
+    ("end-before-start", Severity.ERROR, pl.col("end_ms") < pl.col("start_ms"), "ended before the start"),
+    ("negative-run", Severity.ERROR, pl.col("run_s") < 0, "with a negative run time"),
+    ("negative-wait", Severity.ERROR, pl.col("wait_s") < 0, "with a negative wait"),
     (
         "run-differs",
         Severity.WARNING,
         (pl.col("run_s") - (pl.col("end_ms") - pl.col("start_ms")) / 1000).abs() > 1.5,
-        "have a run time that is not end - start",
+        "with a run time that is not end - start",
     ),
     (
         "wait-differs",
         Severity.WARNING,
         (pl.col("wait_s") - (pl.col("start_ms") - pl.col("submit_ms")) / 1000).abs() > 1.5,
-        "have a wait that is not start - submit",
+        "with a wait that is not start - submit",
     ),
     ("zero-run", Severity.WARNING, pl.col("run_s") == 0, "ran for zero seconds (rule drop-unrun)"),
-    ("no-size", Severity.WARNING, size() <= 0, "have no processors (rule drop-sizeless)"),
-    ("overrun", Severity.WARNING, pl.col("run_s") > pl.col("limit_s"), "ran longer than they requested"),
-    ("no-submit", Severity.WARNING, pl.col("submit_ms").is_null(), "have no submit time (rule drop-unsubmitted)"),
+    ("no-size", Severity.WARNING, size() <= 0, "without processors (rule drop-sizeless)"),
+    ("overrun", Severity.WARNING, pl.col("run_s") > pl.col("limit_s"), "ran longer than requested"),
+    (
+        "no-submit",
+        Severity.WARNING,
+        pl.col("submit_ms").is_null(),
+        "without a submit time (rule drop-unsubmitted)",
+    ),
 )
 
 
@@ -76,10 +83,9 @@ def validate(trace: Trace) -> list[Finding]:
     findings = [*_job_findings(trace), *_reference_findings(trace), *_missing_findings(trace)]
     rejected = len(trace.rejects)
     if rejected:
-        lines = tuple(f"{row['file']}:{row['line']}" for row in trace.rejects.head(EXAMPLES).iter_rows(named=True))
-        findings.append(
-            Finding("rejected-rows", Severity.WARNING, rejected, f"{rejected:,} rows could not be read", lines)
-        )
+        lines = tuple(place_of(row) for row in trace.rejects.head(EXAMPLES).iter_rows(named=True))
+        message = f"{counted(rejected, 'row')} could not be read"
+        findings.append(Finding("rejected-rows", Severity.WARNING, rejected, message, lines))
     order = list(Severity)
     return sorted(findings, key=lambda finding: order.index(finding.severity))
 
@@ -88,11 +94,17 @@ def _job_findings(trace: Trace) -> list[Finding]:
     checks = list(_JOB_CHECKS)
     cpus = trace.manifest.machine.cpus
     if cpus is not None:
-        message = f"are larger than the machine's {cpus:,g} processors (rule drop-oversized)"
+        message = f"larger than the machine's {cpus:,g} processors (rule drop-oversized)"
         checks.append(("oversized", Severity.WARNING, size() > cpus, message))
     counts = trace.jobs.select(**{check: condition.sum() for check, _, condition, _ in checks}).row(0, named=True)
     return [
-        Finding(check, severity, counts[check], f"{counts[check]:,} jobs {message}", _examples(trace, condition))
+        Finding(
+            check,
+            severity,
+            counts[check],
+            f"{counted(counts[check], 'job')} {message}",
+            _examples(trace, condition),
+        )
         for check, severity, condition, message in checks
         if counts[check]
     ]
@@ -108,7 +120,7 @@ def _reference_findings(trace: Trace) -> list[Finding]:
     for table, column in (("attempts", "job_id"), ("edges", "job_id"), ("edges", "depends_on")):
         strays = trace.table(table).join(jobs, left_on=column, right_on="job_id", how="anti")
         if len(strays):
-            message = f"{len(strays):,} rows of {table} name a job in {column!r} that is not in the trace"
+            message = f"{counted(len(strays), 'row')} of {table} with a job in {column!r} that is not in the trace"
             # Logs are cut somewhere: a predecessor from before the cut is no mistake.
             severity = Severity.WARNING if column == "depends_on" else Severity.ERROR
             examples = tuple(strays[column].head(EXAMPLES))

@@ -38,6 +38,9 @@ def test_local_times_are_read_in_the_zone_of_the_options() -> None:
     assert (as_utc.jobs["submit_ms"] - in_china.jobs["submit_ms"]).unique().to_list() == [8 * 3_600_000]
     assert in_china.manifest.time_zone == "Asia/Shanghai"
     assert any("read as UTC" in note for note in as_utc.manifest.notes)
+    told = read_trace(SAMPLE, options=ReadOptions(time_zone="UTC"))
+    assert told.manifest.time_zone == "UTC"
+    assert not any("read as UTC" in note for note in told.manifest.notes)
 
 
 def test_the_folder_names_the_cluster(tmp_path: Path) -> None:

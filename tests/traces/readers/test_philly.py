@@ -42,7 +42,7 @@ def test_local_times_are_pacific() -> None:
     assert job(trace, 5)["submit_ms"] == ms(2017, 12, 1, 17)  # PST
 
 
-@pytest.mark.parametrize(("zone", "hour"), [("Etc/UTC", 9), ("Asia/Tokyo", 0)])
+@pytest.mark.parametrize(("zone", "hour"), [("UTC", 9), ("Asia/Tokyo", 0)])
 def test_options_may_name_another_zone(zone: str, hour: int) -> None:
     trace = read_trace(LOG, options=ReadOptions(time_zone=zone))
     assert job(trace, 1)["submit_ms"] == ms(2017, 10, 2, hour)

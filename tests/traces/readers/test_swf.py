@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from presage.testing import ReaderContract
@@ -146,7 +146,7 @@ def test_bad_rows_say_which_column_and_why(tmp_path: Path) -> None:
 def test_impossible_values_are_missing_and_noted(tmp_path: Path) -> None:
     trace = read_text(tmp_path, rows(ROW.format(job=1, submit=0, status=1).replace(" 10 ", " -86400 ")))
     assert trace.jobs["run_s"].to_list() == [None]
-    assert trace.manifest.notes[-1] == "1 negative values of the column 'run' were read as missing"
+    assert trace.manifest.notes[-1] == "1 negative value of the column 'run' read as missing"
 
 
 def test_further_columns_are_kept(tmp_path: Path) -> None:
@@ -159,6 +159,7 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(*[st.integers(-1, 10**6)] * 10, st.sampled_from([-1, 0, 1, 5]), *[st.integers(-1, 99)] * 5),
@@ -220,3 +221,14 @@ def test_real_logs_have_the_counts_of_their_files(name: str, shared_data: Path) 
     if outcomes is not None:
         found = dict(trace.jobs["outcome"].value_counts().iter_rows())
         assert tuple(found.get(outcome, 0) for outcome in OUTCOMES) == outcomes
+
+
+def test_of_several_logs_no_header_is_kept_and_the_largest_machine_is(tmp_path: Path) -> None:
+    for name, start, processors in (("a.swf", 2000, 8), ("b.swf", 1000, 32)):
+        text = SAMPLE.read_text().replace("1600000000", f"{start + 1_600_000_000}")
+        (tmp_path / name).write_text(text.replace("MaxProcs: 64", f"MaxProcs: {processors}"))
+    manifest = read_trace(tmp_path / "a.swf", tmp_path / "b.swf").manifest
+    assert manifest.header == ()
+    assert manifest.origin_ms == 1_600_001_000_000
+    assert manifest.machine.cpus == 32
+    assert manifest.acknowledgement == "nobody; these rows are made up"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from presage.errors import MissingDependencyError, UnknownNameError, UsageError
+from presage.traces.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,13 +43,13 @@ SUFFIXES = (".png", ".svg", ".pdf", ".html", ".htm")
 
 def draw(
     trace: Trace, path: str | Path, *, figures: Sequence[str] | None = None, title: str | None = None
-) -> None:
-    """Draw a trace to the file `path`, whose suffix says as what.
+) -> list[str]:
+    """Draw a trace to the file `path`, whose suffix says as what, and return the names of the figures drawn.
 
     `figures` chooses from `FIGURES`, in the order given; without it, all are drawn, but for those of `ON_DEMAND`
     and for `gpus` where the log has none. A figure that the log cannot fill says so in words. The same trace
-    gives the same bytes. Raises UsageError for an unknown suffix or a file that cannot be written,
-    UnknownNameError for an unknown figure, and MissingDependencyError without matplotlib.
+    gives the same bytes. Raises UsageError for an unknown suffix or folder, OutputError for a file that cannot be
+    written, UnknownNameError for an unknown figure, and MissingDependencyError without matplotlib.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -58,14 +59,11 @@ def draw(
             expected=f"a file name that ends in {', '.join(SUFFIXES[:-1])}",
             remedy="Rename the file to be written",
         )
-    picture = _renderer(suffix)(trace, _chosen(trace, figures), title)
-    try:
-        path.write_bytes(picture)
-    except OSError as error:
-        raise UsageError(
-            f"The picture cannot be written to {str(path)!r}: {error.strerror}",
-            expected="a file name in a folder that exists and may be written to",
-        ) from None
+    drawn = _chosen(trace, figures)
+    picture = _renderer(suffix)(trace, drawn, title)
+    with replacing(path) as partial:
+        partial.write_bytes(picture)
+    return drawn
 
 
 def _chosen(trace: Trace, figures: Sequence[str] | None) -> list[str]:

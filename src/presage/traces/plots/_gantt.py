@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from presage.traces.trace import Trace
 
 MAX_JOBS = 4_000
+MAX_PROCESSORS = 1_000_000_000  # a job that claims more is damaged, and would hide all others
 _USER_COLOURS = (_style.BLUE, _style.ORANGE, _style.GREEN, _style.RED, _style.SKY, _style.PINK)
 _LABEL_CHARS = 14
 
@@ -95,8 +96,9 @@ def _merged(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _shown_jobs(trace: Trace) -> pl.DataFrame:
-    jobs = trace.jobs.select("start_ms", "end_ms", "user", size=schema.size().ceil().cast(pl.Int64))
-    ran = (pl.col("end_ms") > pl.col("start_ms")) & (pl.col("size") > 0)
+    whole = schema.size().ceil().cast(pl.Int64, strict=False)
+    jobs = trace.jobs.select("start_ms", "end_ms", "user", size=whole)
+    ran = (pl.col("end_ms") > pl.col("start_ms")) & pl.col("size").is_between(1, MAX_PROCESSORS)
     return jobs.filter(ran).sort("start_ms", maintain_order=True).head(MAX_JOBS)
 
 

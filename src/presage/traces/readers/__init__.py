@@ -8,6 +8,7 @@ from presage.errors import UnknownFormatError
 from presage.registry import Registry, Spec
 from presage.traces.builder import ReadOptions, TraceBuilder
 from presage.traces.readers._base import LIKELY, NO, POSSIBLE, SURE, Reader
+from presage.traces.readers._cells import Cells, delimited, json_document, json_lines, records
 from presage.traces.source import Source
 
 if TYPE_CHECKING:
@@ -22,11 +23,16 @@ __all__ = [
     "POSSIBLE",
     "READERS",
     "SURE",
+    "Cells",
     "ReadOptions",
     "Reader",
+    "delimited",
     "detect",
+    "json_document",
+    "json_lines",
     "read_sources",
     "read_trace",
+    "records",
 ]
 
 _HERE = "presage.traces.readers"

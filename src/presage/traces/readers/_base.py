@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from presage.traces.manifest import SourceFile
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,4 +58,5 @@ class Reader(ABC):
         """Record a source that has been read."""
         into.add_source(SourceFile(source.name, self.format, rows))
         if source.lines_not_utf8:
-            into.note(f"{source.lines_not_utf8:,} lines of {source.name} were not UTF-8 and were read as Latin-1")
+            lines = counted(source.lines_not_utf8, "line")
+            into.note(f"{lines} of {source.name} not UTF-8, read as Latin-1")

@@ -130,7 +130,7 @@ class Cells:
 
     def _local_ms(self, column: str, time_zone: str | None) -> pl.Expr:
         text = self.text(column).str.replace("T", " ", literal=True)
-        zone = time_zone or self._into.options.time_zone
+        zone = time_zone or self._into.options.time_zone_or_utc
         has_offset = text.str.contains(r"(Z|[+-]\d\d:?\d\d)$") & text.str.contains(":")
         naive = (
             text.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="ms")

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from presage.errors import MalformedTraceError, UnreadableSourceError
 from presage.traces import schema
-from presage.traces.manifest import Manifest
+from presage.traces.files import reading_parquet
 from presage.traces.readers._base import NO, SURE, Reader
 from presage.traces.readers._cells import Cells, delimited
-from presage.traces.trace import METADATA_KEY, SIDE_TABLES, Trace
+from presage.traces.trace import SIDE_TABLES, Trace, manifest_in
 from presage.traces.writers.csv import LIST_SEPARATOR
 
 if TYPE_CHECKING:
     from presage.traces.builder import TraceBuilder
+    from presage.traces.manifest import Manifest
     from presage.traces.source import Head, Source
 
 _PARQUET_MAGIC = b"PAR1"
@@ -50,18 +50,14 @@ class ParquetReader(Reader):
         del source, into, rows
 
     def _load(self, source: Source) -> Trace:
-        if source.path is not None:
-            return Trace.load(source.path)
+        if source.plain_path is not None:
+            return Trace.load(source.plain_path)
         content = io.BytesIO(source.read_bytes())
-        try:
+        with reading_parquet(source.name):
             metadata = pl.read_parquet_metadata(content)
             content.seek(0)
             jobs = pl.read_parquet(content)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise UnreadableSourceError(f"{source.name} is not a Parquet file: {error}") from None
-        if METADATA_KEY not in metadata:
-            raise MalformedTraceError(f"{source.name} is a Parquet file without a Presage manifest")
-        return Trace.create(jobs, Manifest.from_json(metadata[METADATA_KEY]))
+        return Trace.create(jobs, manifest_in(metadata, source.name))
 
     def _adopt(self, manifest: Manifest, into: TraceBuilder) -> None:
         into.describe(**{f.name: getattr(manifest, f.name) for f in fields(manifest) if f.name not in _COMPUTED})

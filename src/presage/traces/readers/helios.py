@@ -61,13 +61,13 @@ def _is_gpu_count(columns: set[str]) -> bool:
 
 
 def _describe(into: TraceBuilder) -> None:
-    zone = into.options.time_zone
     into.describe(
-        time_zone=None if zone == "UTC" else zone,
+        time_zone=into.options.time_zone,
         licence="CC-BY-4.0",
         acknowledgement="Hu et al., Characterization and Prediction of Deep Learning Workloads, SC 2021",
     )
-    into.note(f"the log's local times carry no zone and were read as {zone}")
+    if into.options.time_zone is None:
+        into.note("the log's local times carry no zone and were read as UTC")
 
 
 def _cluster(source: Source) -> str | None:

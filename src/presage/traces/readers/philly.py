@@ -5,7 +5,7 @@
 GPUs and virtual cluster, without ids, waits or outcomes; its jobs are numbered in the file's order.
 
 Times are local and carry no zone. The utilisation logs beside them say PDT and PST, so they are read as Pacific
-time; a zone in the read options other than UTC overrides that (`Etc/UTC` asks for UTC itself).
+time; a zone in the read options overrides that.
 
 Philly places all GPUs of a job at once or none: what an attempt got is taken as what was asked for. A job whose
 last attempt has no end was still running when the log was taken, whatever its status says. An attempt that was
@@ -84,13 +84,14 @@ class PhillyFlatReader(Reader):
 
 def _describe(into: TraceBuilder) -> str:
     """Tell the manifest what is known of Philly and return the zone of its times."""
-    zone = into.options.time_zone if into.options.time_zone != "UTC" else HOME_ZONE
+    zone = into.options.time_zone or HOME_ZONE
     into.describe(
         time_zone=zone,
         licence="CC-BY-4.0",
         acknowledgement="Jeon et al., Analysis of Large-Scale Multi-Tenant GPU Clusters, USENIX ATC 2019",
     )
-    into.note(f"the log's local times carry no zone and were read as {zone}")
+    if into.options.time_zone is None:
+        into.note(f"the log's local times carry no zone and were read as {zone}")
     return zone
 
 

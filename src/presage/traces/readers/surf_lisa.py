@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from presage.errors import UnreadableSourceError
+from presage.traces.files import reading_parquet
 from presage.traces.readers._base import NO, SURE, Reader
 from presage.traces.readers._cells import MAX_EPOCH_S
 
@@ -53,16 +54,10 @@ class SurfLisaReader(Reader):
 
 
 def _load(source: Source) -> pl.DataFrame:
-    try:
+    with reading_parquet(source.name):
         table = pl.read_parquet(io.BytesIO(source.read_bytes()))
         known = [name for name in _COLUMNS if name in table.columns]
         table = table.select(pl.col(name).cast(_COLUMNS[name], strict=False) for name in known)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise UnreadableSourceError(
-            f"{source.name} is not a Parquet table that can be read: {error}",
-            expected="a whole task table of OpenDC",
-            remedy="Fetch the file again",
-        ) from None
     lacking = [name for name in _NEEDED if name not in table.columns]
     if lacking:
         raise UnreadableSourceError(

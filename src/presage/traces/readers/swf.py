@@ -23,6 +23,7 @@ from presage.traces.manifest import Machine
 from presage.traces.readers._base import LIKELY, NO, SURE, Reader
 from presage.traces.readers._cells import MAX_EPOCH_S
 from presage.traces.schema import OUTCOME, Outcome
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,9 +151,10 @@ class _Notes:
     def report(self, into: TraceBuilder) -> None:
         for column, count in self.impossible.items():
             if count:
-                into.note(f"{count:,} negative values of the column {column!r} were read as missing")
+                into.note(f"{counted(count, 'negative value')} of the column {column!r} read as missing")
         if self.unknown_status:
-            into.note(f"{self.unknown_status:,} rows have a status that SWF does not define: outcome unknown")
+            rows = counted(self.unknown_status, "row")
+            into.note(f"{rows} with a status that SWF does not define: outcome unknown")
 
 
 @dataclass(frozen=True)

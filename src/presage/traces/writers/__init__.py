@@ -33,18 +33,28 @@ _COMPRESSION = {".gz", ".zst"}
 def choose_writer(path: str | Path, format: str | None = None) -> Writer:  # noqa: A002
     """Return the writer named `format`, or else the one for the ending of `path`. Raises UsageError."""
     if format:
-        return WRITERS.get(format)()
-    endings = [suffix for suffix in Path(path).suffixes if suffix not in _COMPRESSION]
+        return _fitting(WRITERS.get(format), path)
+    endings = [suffix for suffix in map(str.lower, Path(path).suffixes) if suffix not in _COMPRESSION]
     writers = WRITERS.load_all().values()
     for writer in writers:
         if endings and endings[-1] in writer.suffixes:
-            return writer()
+            return _fitting(writer, path)
     known = ", ".join(suffix for writer in writers for suffix in writer.suffixes)
     raise UsageError(
         f"The ending of {str(path)!r} names no output format",
         expected=f"one of {known}, optionally with .gz or .zst",
         remedy="Say which with --to",
     )
+
+
+def _fitting(writer: type[Writer], path: str | Path) -> Writer:
+    ending = Path(path).suffix
+    if ending.lower() in _COMPRESSION and not writer.compresses:
+        raise UsageError(
+            f"{str(path)!r} asks for a compressed file, and {writer.format} is compressed inside",
+            remedy=f"Leave out {ending}",
+        )
+    return writer()
 
 
 def write_trace(trace: Trace, path: str | Path, format: str | None = None) -> None:  # noqa: A002

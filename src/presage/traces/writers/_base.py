@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, ClassVar
 
 import zstandard
 
-from presage.traces.files import replacing
+from presage.traces.files import replacing, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +31,9 @@ class Writer(ABC):
 
     format: ClassVar[str]
     suffixes: ClassVar[tuple[str, ...]]
-    """File name endings, without compression, that choose this writer."""
+    """File name endings, in small letters and without compression, that choose this writer."""
+    compresses: ClassVar[bool] = False
+    """Whether a further ending .gz or .zst compresses the file; False for formats that are compressed inside."""
 
     @abstractmethod
     def write(self, trace: Trace, path: Path) -> None:
@@ -40,6 +42,8 @@ class Writer(ABC):
 
 class TextWriter(Writer):
     """A writer of text, compressed by the ending of the path (.gz, .zst); "-" is standard output."""
+
+    compresses = True
 
     @abstractmethod
     def write_text(self, trace: Trace, stream: IO[bytes]) -> None:
@@ -50,10 +54,11 @@ class TextWriter(Writer):
             # Not written to the pipe directly: polars would report a reader that went away as any other error.
             buffer = io.BytesIO()
             self.write_text(trace, buffer)
-            sys.stdout.buffer.write(buffer.getbuffer())
-            sys.stdout.flush()
+            with writing("Standard output"):
+                sys.stdout.buffer.write(buffer.getbuffer())
+                sys.stdout.flush()
             return
-        with replacing(path) as partial, _compressed(partial, path.suffix) as stream:
+        with replacing(path) as partial, _compressed(partial, path.suffix.lower()) as stream:
             self.write_text(trace, stream)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import IO, TYPE_CHECKING
 
@@ -32,7 +33,7 @@ class SwfWriter(TextWriter):
 
     Reading an SWF log and writing it again keeps every column. From other formats, GPUs, node lists, states
     beyond completed/failed/cancelled and all tables but the jobs are lost; names become numbers, listed in
-    the header.
+    the header; processors, of which SWF has whole numbers only, are rounded up.
     """
 
     format = "swf"
@@ -48,11 +49,15 @@ class SwfWriter(TextWriter):
 
 def _origin_ms(trace: Trace) -> int:
     """Return the instant that SWF's zero stands for."""
-    came_from_swf = any(source.format == "swf" for source in trace.manifest.sources)
-    if came_from_swf or not trace.manifest.absolute_time:
+    if _came_from_swf(trace) or not trace.manifest.absolute_time:
         return trace.manifest.origin_ms
     first = trace.jobs["submit_ms"].min()
     return int(first) // 1000 * 1000 if isinstance(first, int) else 0
+
+
+def _came_from_swf(trace: Trace) -> bool:
+    sources = trace.manifest.sources
+    return bool(sources) and all(source.format == "swf" for source in sources)
 
 
 def _numbers(labels: pl.Series) -> pl.DataFrame | None:
@@ -65,7 +70,7 @@ def _numbers(labels: pl.Series) -> pl.DataFrame | None:
 
 def _header(trace: Trace, origin_ms: int, numbers: dict[str, pl.DataFrame | None]) -> list[str]:
     manifest = trace.manifest
-    if manifest.header and all(_OLD_HEADER.match(line) for line in manifest.header):
+    if manifest.header and _came_from_swf(trace) and all(map(_OLD_HEADER.match, manifest.header)):
         return list(manifest.header)
     lines = ["; Version: 2.2", f"; Computer: {manifest.name or 'unknown'}"]
     if manifest.acknowledgement:
@@ -78,7 +83,7 @@ def _header(trace: Trace, origin_ms: int, numbers: dict[str, pl.DataFrame | None
     if manifest.machine.nodes is not None:
         lines.append(f"; MaxNodes: {manifest.machine.nodes}")
     if manifest.machine.cpus is not None:
-        lines.append(f"; MaxProcs: {manifest.machine.cpus:.0f}")
+        lines.append(f"; MaxProcs: {math.ceil(manifest.machine.cpus)}")
     if manifest.synthetic:
         lines.append(f"; Note: {SYNTHETIC_NOTE}, made by {manifest.generator.get('name', 'a generator')}")
     for label, title in (("queue", "Queue"), ("partition", "Partition")):
@@ -91,6 +96,7 @@ def _header(trace: Trace, origin_ms: int, numbers: dict[str, pl.DataFrame | None
 def _rows(trace: Trace, origin_ms: int, numbers: dict[str, pl.DataFrame | None]) -> pl.DataFrame:
     occupied = pl.max_horizontal(size(), pl.lit(1.0))
     jobs = trace.jobs.with_columns(
+        pl.col("cpus_alloc", "cpus_req").ceil(),  # before memory is divided by them, as a reader multiplies
         job=_job_number(trace.jobs["job_id"]),
         **{label: _numbered(trace.jobs[label], numbers[label]) for label in _LABELS},
     ).join(_preceding(trace), on="job_id", how="left", maintain_order="left")
@@ -149,6 +155,6 @@ def _status(trace: Trace) -> pl.Expr:
     """Return the log's own status if it was SWF's, else the nearest SWF code."""
     codes = {outcome.value: code for outcome, code in _STATUS.items()}
     from_outcome = pl.col("outcome").cast(pl.String).replace_strict(codes, default=None, return_dtype=pl.Int64)
-    if all(source.format == "swf" for source in trace.manifest.sources) and trace.manifest.sources:
+    if _came_from_swf(trace):
         return pl.coalesce(pl.col("status").cast(pl.Int64, strict=False), from_outcome)
     return from_outcome

@@ -3,7 +3,7 @@
 Steps (`123.batch`, `123.0`) are folded into their job, for what it used: memory is the largest step's, CPU time
 the job's own or the steps' together. Times are local unless they are seconds since 1970
 (`SLURM_TIME_FORMAT=%s`). ReqMem becomes the memory of the whole job. What sacct knows and the job table has
-no column for is kept as `x_` and the field's name. `_slurm_records` says how records become jobs.
+no column for is kept as `x_` and the field's name. `records` says how records become jobs.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _in_zone(frame: pl.DataFrame, cells: Cells, into: TraceBuilder) -> pl.DataFr
     written = [column for column in _TIMES.values() if column in cells]
     if not written or not cells.table.select(pl.any_horizontal(pl.col(written).str.contains(":").any())).item():
         return frame
-    if zone == "UTC":
+    if zone is None:
         into.note("times are local and carry no zone: they are taken as UTC unless --time-zone tells another")
         return frame
     into.describe(time_zone=zone)

@@ -1,0 +1,357 @@
+"""What nodes have and what is free on them, as arrays, with a tree that skips whole ranges without room.
+
+All amounts are int64: thousandths of a processor, MiB, thousandths of a GPU. GPUs of all nodes lie in one array;
+those of node n are `first_gpu[n]` to `first_gpu[n + 1]`. The GPUs that a member holds are a bit mask over the GPUs
+of its node. Types and features are bit masks too; a node has exactly one bit of type.
+
+Handing over a Machine or Free costs about as much as looking at ten nodes, because every array in it is counted as
+used once more. So what runs once per node of a loop takes numbers, or single arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from presage.simulator._structures import NEVER
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+# Columns of the tree. Inner nodes hold the largest (for LEAST the smallest, for masks the union) of their leaves.
+CPU, MEM, WHOLE, WIDEST, LEAST, MOST, TYPES, FEATURES = 0, 1, 2, 3, 4, 5, 6, 7
+COLUMNS = 8
+GPU = 1000
+SCALE = 1_000_000
+# What kube-scheduler counts for a container that asks for nothing.
+NO_CPU, NO_MEM = 100, 200
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+"""Compile without checks of divisors, which are never 0."""
+
+
+class Machine(NamedTuple):
+    """What never changes; one entry per node."""
+
+    cpu: Ints
+    mem: Ints
+    first_gpu: Ints
+    """One entry more than nodes."""
+    type_bit: Ints
+    features: Ints
+    rack: Ints
+    """Codes from 0."""
+    top: Ints
+    """The largest node's processors, memory and GPUs, each at least 1."""
+
+
+class Free(NamedTuple):
+    """What is free; one entry per node, except `gpu` (per GPU) and `tree`."""
+
+    cpu: Ints
+    mem: Ints
+    gpu: Ints
+    whole: Ints
+    """GPUs that nobody uses."""
+    widest: Ints
+    """The most that is free of one GPU."""
+    gpu_sum: Ints
+    asked_cpu: Ints
+    """Taken as kube-scheduler counts it, a member that asks for none with NO_CPU."""
+    asked_mem: Ints
+    version: Ints
+    """Goes up with every change of a node."""
+    tree: Ints
+
+
+class Want(NamedTuple):
+    """What a job wants: `tasks` members, each with all of the rest."""
+
+    tasks: int
+    cpu: int
+    mem: int
+    gpus: int
+    """Whole GPUs."""
+    share: int
+    """Thousandths of one GPU; 0 if `gpus` is not."""
+    types: int
+    """Allowed types; -1 is any."""
+    features: int
+    """Required features."""
+
+
+@compiled
+def all_free(machine: Machine) -> Free:
+    """Return the state of the empty machine."""
+    count = len(machine.cpu)
+    leaves = 1
+    while leaves < count:
+        leaves *= 2
+    gpu = np.full(machine.first_gpu[count], GPU, np.int64)
+    zeros = np.zeros(count, np.int64)
+    free = Free(
+        machine.cpu.copy(), machine.mem.copy(), gpu, zeros.copy(), zeros.copy(), zeros.copy(), zeros.copy(),
+        zeros.copy(), zeros.copy(), np.zeros((2 * leaves, COLUMNS), np.int64),
+    )  # fmt: skip
+    for node in range(count):
+        _sum_up_node(machine.first_gpu, gpu, free.whole, free.widest, free.gpu_sum, node)
+    build_tree(machine, free)
+    return free
+
+
+@compiled
+def sum_up(gpu: Ints, first: int, last: int) -> tuple[int, int, int]:
+    """Return of GPUs `first` to `last` how many are unused, the most free of one, and the sum of what is free."""
+    whole = 0
+    widest = 0
+    total = 0
+    for at in range(first, last):
+        left = gpu[at]
+        total += left
+        widest = max(widest, left)
+        if left == GPU:
+            whole += 1
+    return whole, widest, total
+
+
+@compiled
+def _sum_up_node(first_gpu: Ints, gpu: Ints, whole: Ints, widest: Ints, total: Ints, node: int) -> None:
+    whole[node], widest[node], total[node] = sum_up(gpu, first_gpu[node], first_gpu[node + 1])
+
+
+@compiled
+def free_share(cpu: int, mem: int, gpu: int, top: Ints) -> int:
+    """Return what is free as a share of the largest node, all resources added up, in millionths."""
+    return int(cpu * SCALE // top[0] + mem * SCALE // top[1] + gpu * SCALE // top[2])
+
+
+@compiled
+def _join(tree: Ints, at: int) -> bool:
+    """Compute an inner node from its children; return whether it changed."""
+    left = 2 * at
+    right = left + 1
+    changed = False
+    for column in range(MOST + 1):
+        if column == LEAST:
+            value = min(tree[left, column], tree[right, column])
+        else:
+            value = max(tree[left, column], tree[right, column])
+        if value != tree[at, column]:
+            tree[at, column] = value
+            changed = True
+    return changed
+
+
+@compiled
+def build_tree(machine: Machine, free: Free) -> None:
+    """Compute the whole tree from the other arrays."""
+    cpu, mem, gpu_sum, top, tree = free.cpu, free.mem, free.gpu_sum, machine.top, free.tree
+    leaves = len(tree) // 2
+    for node in range(leaves):
+        at = leaves + node
+        if node < len(cpu):
+            share = free_share(cpu[node], mem[node], gpu_sum[node], top)
+            tree[at, CPU] = cpu[node]
+            tree[at, MEM] = mem[node]
+            tree[at, WHOLE] = free.whole[node]
+            tree[at, WIDEST] = free.widest[node]
+            tree[at, LEAST] = share
+            tree[at, MOST] = share
+            tree[at, TYPES] = machine.type_bit[node]
+            tree[at, FEATURES] = machine.features[node]
+        else:
+            tree[at, :] = 0
+            tree[at, CPU] = -1  # nothing fits
+            tree[at, LEAST] = NEVER
+    for at in range(leaves - 1, 0, -1):
+        _join(tree, at)
+        tree[at, TYPES] = tree[2 * at, TYPES] | tree[2 * at + 1, TYPES]
+        tree[at, FEATURES] = tree[2 * at, FEATURES] | tree[2 * at + 1, FEATURES]
+
+
+@compiled
+def update_tree(machine: Machine, free: Free, node: int) -> None:
+    """Bring the tree up to date after a change of one node."""
+    tree = free.tree
+    at = node + len(tree) // 2
+    share = free_share(free.cpu[node], free.mem[node], free.gpu_sum[node], machine.top)
+    tree[at, CPU] = free.cpu[node]
+    tree[at, MEM] = free.mem[node]
+    tree[at, WHOLE] = free.whole[node]
+    tree[at, WIDEST] = free.widest[node]
+    tree[at, LEAST] = share
+    tree[at, MOST] = share
+    at >>= 1
+    while at >= 1 and _join(tree, at):
+        at >>= 1
+
+
+@compiled
+def change(machine: Machine, free: Free, node: int, want: Want, gpus: int, sign: int) -> None:
+    """Add (`sign` 1) or subtract (-1) one member to what is free on a node; the tree is left as it is."""
+    free.cpu[node] += sign * want.cpu
+    free.mem[node] += sign * want.mem
+    free.asked_cpu[node] -= sign * (want.cpu if want.cpu > 0 else NO_CPU)
+    free.asked_mem[node] -= sign * (want.mem if want.mem > 0 else NO_MEM)
+    if gpus:
+        amount = sign * (want.share if want.share > 0 else GPU)
+        at = machine.first_gpu[node]
+        while gpus:
+            if gpus & 1:
+                free.gpu[at] += amount
+            gpus >>= 1
+            at += 1
+        _sum_up_node(machine.first_gpu, free.gpu, free.whole, free.widest, free.gpu_sum, node)
+    free.version[node] += 1
+
+
+@compiled
+def take(machine: Machine, free: Free, node: int, want: Want, gpus: int) -> None:
+    """Put one member on a node."""
+    change(machine, free, node, want, gpus, -1)
+    update_tree(machine, free, node)
+
+
+@compiled
+def give_back(machine: Machine, free: Free, node: int, want: Want, gpus: int) -> None:
+    """Take one member off a node."""
+    change(machine, free, node, want, gpus, 1)
+    update_tree(machine, free, node)
+
+
+@compiled
+def has_room(tree: Ints, at: int, want: Want) -> bool:
+    """Return whether one member fits on a leaf, or may fit on one below an inner node."""
+    return bool(
+        tree[at, CPU] >= want.cpu
+        and tree[at, MEM] >= want.mem
+        and tree[at, WHOLE] >= want.gpus
+        and tree[at, WIDEST] >= want.share
+        and (tree[at, TYPES] & want.types) != 0
+        and (tree[at, FEATURES] & want.features) == want.features
+    )
+
+
+@compiled
+def find_node(tree: Ints, node: int, want: Want) -> int:
+    """Return the first node at or behind `node` that has room for a member, or -1."""
+    leaves = len(tree) // 2
+    if node >= leaves:
+        return -1
+    at = node + leaves
+    while True:
+        if has_room(tree, at, want):
+            if at >= leaves:
+                return at - leaves
+            at = 2 * at
+            continue
+        while at & 1:
+            at >>= 1
+        if at == 0:
+            return -1
+        at += 1
+
+
+@compiled
+def room(cpu: int, mem: int, whole: int, gpu: Ints, first: int, last: int, want: Want, most: int) -> int:
+    """Return how many members fit into `cpu`, `mem`, `whole` GPUs and GPUs `first` to `last`, at most `most`.
+
+    Types and features are not looked at.
+    """
+    count = most
+    if want.cpu > 0:
+        count = min(count, cpu // want.cpu)
+    if want.mem > 0:
+        count = min(count, mem // want.mem)
+    if want.gpus > 0:
+        count = min(count, whole // want.gpus)
+    if want.share > 0:
+        shares = 0
+        for at in range(first, last):
+            shares += gpu[at] // want.share
+        count = min(count, shares)
+    return count
+
+
+@compiled
+def room_on(machine: Machine, free: Free, node: int, want: Want) -> int:
+    """Return how many members fit on a node together, at most as many as the job has."""
+    if (machine.type_bit[node] & want.types) == 0 or (machine.features[node] & want.features) != want.features:
+        return 0
+    first, last = machine.first_gpu[node], machine.first_gpu[node + 1]
+    return room(free.cpu[node], free.mem[node], free.whole[node], free.gpu, first, last, want, want.tasks)
+
+
+@compiled
+def total_room(machine: Machine, free: Free, want: Want) -> int:
+    """Return how many members fit, at most as many as the job has.
+
+    The members are equal, so no choice of nodes can make fewer fit than another.
+    """
+    cpu, mem, whole, gpu, first_gpu, tree = free.cpu, free.mem, free.whole, free.gpu, machine.first_gpu, free.tree
+    total = 0
+    node = find_node(tree, 0, want)
+    while node >= 0 and total < want.tasks:
+        first, last = first_gpu[node], first_gpu[node + 1]
+        total += room(cpu[node], mem[node], whole[node], gpu, first, last, want, want.tasks - total)
+        node = find_node(tree, node + 1, want)
+    return total
+
+
+@compiled
+def pick_gpus(machine: Machine, free: Free, node: int, want: Want) -> int:
+    """Return the GPUs for one member: the first free ones, or the one with the least left that is enough."""
+    first = machine.first_gpu[node]
+    mask = 0
+    if want.share > 0:
+        least = GPU + 1
+        for at in range(first, machine.first_gpu[node + 1]):
+            if want.share <= free.gpu[at] < least:
+                least = free.gpu[at]
+                mask = 1 << (at - first)
+        return mask
+    needed = want.gpus
+    at = first
+    while needed > 0:
+        if free.gpu[at] == GPU:
+            mask |= 1 << (at - first)
+            needed -= 1
+        at += 1
+    return mask
+
+
+@compiled
+def copy_amounts(source: Free, target: Free) -> None:
+    """Copy everything but the tree."""
+    target.cpu[:] = source.cpu
+    target.mem[:] = source.mem
+    target.gpu[:] = source.gpu
+    target.whole[:] = source.whole
+    target.widest[:] = source.widest
+    target.gpu_sum[:] = source.gpu_sum
+    target.asked_cpu[:] = source.asked_cpu
+    target.asked_mem[:] = source.asked_mem
+
+
+@compiled
+def meet(machine: Machine, one: Free, other: Free, target: Free, begin: int, end: int) -> None:
+    """Set nodes `begin` to `end` of `target` to what is free in both; the tree is left as it is."""
+    first_gpu, gpu, whole, widest, total = (
+        machine.first_gpu,
+        target.gpu,
+        target.whole,
+        target.widest,
+        target.gpu_sum,
+    )
+    for node in range(begin, end):
+        target.cpu[node] = min(one.cpu[node], other.cpu[node])
+        target.mem[node] = min(one.mem[node], other.mem[node])
+        target.asked_cpu[node] = max(one.asked_cpu[node], other.asked_cpu[node])
+        target.asked_mem[node] = max(one.asked_mem[node], other.asked_mem[node])
+        for at in range(first_gpu[node], first_gpu[node + 1]):
+            gpu[at] = min(one.gpu[at], other.gpu[at])
+        _sum_up_node(first_gpu, gpu, whole, widest, total, node)

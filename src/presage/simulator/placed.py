@@ -1,0 +1,244 @@
+"""Simulation on nodes: which order, backfilling and placement, and which starts and places come out."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from presage.errors import InputError, MissingDependencyError
+from presage.policies import ORDERS, DynamicOrder, StaticOrder
+from presage.policies.placements import PLACED_BACKFILLINGS, PLACEMENTS, PlacedPolicy, Placement
+from presage.simulator.metrics import Metrics, measure
+from presage.simulator.nodes import Nodes, PlacedJobs, placed_jobs_of
+from presage.simulator.pooled import _ranked, _view
+from presage.traces.manifest import Machine
+from presage.traces.schema import OUTCOME, Outcome
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.simulator.jobs import IntArray
+    from presage.traces import Trace
+
+WARM_UP_JOBS = 2
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When each job starts and where its members run; members of job j are `first[j]` to `first[j + 1]`."""
+
+    start_ms: IntArray
+    first: IntArray
+    node: IntArray
+    """The node of each member."""
+    gpus: IntArray
+    """Which GPUs of that node it holds, as a bit mask."""
+
+
+@dataclass(frozen=True)
+class PlacedSimulation:
+    """What came out of one run."""
+
+    policy: PlacedPolicy
+    trace: Trace
+    """The jobs with simulated starts, ends, waits and nodes; a trace like any other."""
+    metrics: Metrics
+    """Utilization is that of the GPUs if any job wants GPUs, else that of the processors."""
+    dropped: int
+    """Jobs left out because they fit on no empty machine."""
+    engine_s: float
+    """How long the engine took, compilation not counted."""
+
+    @property
+    def jobs_per_s(self) -> float:
+        """How many jobs the engine scheduled per second."""
+        return self.metrics.jobs / self.engine_s
+
+
+def simulate_placed(
+    trace: Trace,
+    policy: PlacedPolicy | str = "fcfs",
+    placement: str | None = None,
+    *,
+    order_by: str = "requested",
+    plan_by: str = "requested",
+    kill: bool = False,
+    drop_unplaceable: bool = False,
+) -> PlacedSimulation:
+    """Schedule the jobs of `trace` on its nodes; see `presage.simulator.nodes` for what of them counts.
+
+    `policy` is written as `sjf+easy@best-fit`; `placement` replaces the part behind `@`. The other options are
+    those of `simulate`. The result has `node_list` (the nodes of a job, each once, in the order they were taken)
+    and `nodes_alloc`; `gpu_type` is known where all nodes of the job have one.
+
+    Raises InputError if the trace has no nodes, if a job lacks a submit or run time, and if a job fits on no empty
+    machine unless `drop_unplaceable` leaves such jobs out.
+    """
+    if isinstance(policy, str):
+        policy = PlacedPolicy.parse(policy)
+    if placement is not None:
+        policy = replace(policy, placement=placement)
+    _require_numba()
+    jobs, nodes = placed_jobs_of(trace, order_by=order_by, plan_by=plan_by, kill=kill)
+    fits = placeable(jobs, nodes)
+    dropped = int((~fits).sum())
+    if dropped and not drop_unplaceable:
+        raise _unplaceable(trace.jobs["job_id"][int(np.argmin(fits))], dropped)
+    if dropped == len(jobs):
+        raise InputError("No job of the trace fits on its nodes")
+    jobs = jobs.select(np.flatnonzero(fits))
+    kept = trace.with_jobs(trace.jobs.filter(fits))
+    schedule_placed(jobs.select(np.arange(min(WARM_UP_JOBS, len(jobs)))), nodes, policy)
+    begin = time.perf_counter()
+    schedule = schedule_placed(jobs, nodes, policy)
+    engine_s = time.perf_counter() - begin
+    facts = {"policy": str(policy), "nodes": len(nodes), "kill": kill, "dropped": dropped}
+    metrics = measure(jobs.jobs, schedule.start_ms, _machine_size(jobs, nodes))
+    return PlacedSimulation(policy, _as_trace(kept, jobs, schedule, facts), metrics, dropped, engine_s)
+
+
+def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Schedule:
+    """Return when and where every job runs, in milliseconds on the jobs' own clock.
+
+    Raises InputError if a job fits on no empty machine.
+    """
+    from presage.simulator import _cluster, _inputs, _placed
+
+    machine = _inputs.machine_of(nodes)
+    demands = _inputs.demands_of(jobs)
+    free = _cluster.all_free(machine)
+    fits = _placed.fitting(machine, free, demands)
+    if not fits.all():
+        raise _unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
+    rule, by_rank, rank = _ordered(jobs, policy)
+    backfilling = PLACED_BACKFILLINGS.get(policy.backfilling)
+    placement = PLACEMENTS.get(policy.placement)
+    # Only reservations need copies of the state to compute on, only the descent needs the workload.
+    copies = [_cluster.all_free(machine) if backfilling == _placed.EASY else free for _ in range(2)]
+    workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
+    typical = _inputs.typical_of(workload, (int(demands.shape.max()) + 1, len(workload) and len(nodes)))
+    first = _inputs.offsets(jobs.tasks)
+    places = _placed.Places(first, np.empty(first[-1], np.int64), np.empty(first[-1], np.int64))
+    start_ms = np.empty(len(jobs), np.int64)
+    base = jobs.jobs
+    own = _inputs.owned
+    _placed.run_placed(
+        own(base.submit_ms), own(base.run_ms), own(base.plan_ms), own(base.limit_ms), base.estimate_ms / 1000,
+        own(base.processors), rank, by_rank, rule, int(backfilling), int(placement), demands, machine, free,
+        copies[0], copies[1], typical, start_ms, places,
+    )  # fmt: skip
+    return Schedule(start_ms, first, places.node, places.gpus)
+
+
+def placeable(jobs: PlacedJobs, nodes: Nodes) -> NDArray[np.bool_]:
+    """Return for each job whether it fits on the empty machine."""
+    from presage.simulator import _cluster, _inputs, _placed
+
+    machine = _inputs.machine_of(nodes)
+    fits: NDArray[np.bool_] = _placed.fitting(machine, _cluster.all_free(machine), _inputs.demands_of(jobs))
+    return fits
+
+
+def gpu_fragmentation(jobs: PlacedJobs, nodes: Nodes, schedule: Schedule, at_ms: int) -> float:
+    """Return the share of the free GPUs that a typical task cannot use at `at_ms`, 0 if none are free.
+
+    It is the expectation over the tasks of `jobs` that want GPUs, each counting as often as it occurs: a node that
+    cannot hold a task is useless to it, and so are GPUs with less free than it wants of one.
+    """
+    from presage.simulator import _cluster, _fragmentation, _inputs, _placed
+
+    machine = _inputs.machine_of(nodes)
+    free = _cluster.all_free(machine)
+    end_ms = schedule.start_ms + jobs.jobs.run_ms
+    running = np.flatnonzero((schedule.start_ms <= at_ms) & (at_ms < end_ms))
+    places = _placed.Places(schedule.first, schedule.node, schedule.gpus)
+    _placed.occupy(machine, free, _inputs.demands_of(jobs), places, running)
+    typical = _inputs.typical_of(jobs)
+    available = int(free.gpu.sum()) * int(typical.weight.sum())
+    return _fragmentation.total_fragmentation(machine, free, typical) / available if available else 0.0
+
+
+def _ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray, IntArray]:
+    """Return the engine's code of the order, the jobs by rank and their ranks."""
+    from presage.simulator._pooled import STATIC
+
+    order = ORDERS.get(policy.order)()
+    if isinstance(order, StaticOrder):
+        return STATIC, *_ranked(order.scores(_view(jobs.jobs)))
+    assert isinstance(order, DynamicOrder)  # noqa: S101  (there are two kinds of orders)
+    return order.code, *_ranked(jobs.jobs.submit_ms)
+
+
+def _require_numba() -> None:
+    try:
+        import numba  # noqa: F401
+    except ModuleNotFoundError:
+        raise MissingDependencyError("numba", extra="simulate", purpose="Simulating") from None
+
+
+def _unplaceable(name: str, count: int) -> InputError:
+    others = f" (and {count - 1:,} others)" if count > 1 else ""
+    return InputError(
+        f"Job {name}{others} fits on no nodes of the machine, even when it is empty",
+        expected="jobs whose members all fit together, with their GPU types and features",
+        remedy="Leave such jobs out with drop_unplaceable, or give the machine more nodes",
+    )
+
+
+def _machine_size(jobs: PlacedJobs, nodes: Nodes) -> int:
+    if jobs.gpus.any() or jobs.gpu_milli.any():
+        return int(nodes.gpus.sum())
+    return max(int(nodes.cpu_milli.sum()) // 1000, 1)
+
+
+def _as_trace(trace: Trace, jobs: PlacedJobs, schedule: Schedule, facts: dict[str, Any]) -> Trace:
+    starts = pl.Series("start_ms", schedule.start_ms)
+    runs = pl.Series("run_ms", jobs.jobs.run_ms)
+    table = trace.jobs.with_columns(
+        starts,
+        *_where(trace, jobs, schedule),
+        end_ms=starts + runs,
+        wait_s=(starts - trace.jobs["submit_ms"]) / 1000,
+        run_s=runs / 1000,
+        eligible_ms=pl.lit(None, pl.Int64),
+    )
+    invented = ["start_ms", "end_ms", "wait_s", "node_list", "nodes_alloc", "gpu_type"]
+    if facts["kill"]:
+        killed = runs < (trace.jobs["run_s"] * 1000).round().cast(pl.Int64)
+        timeout = pl.lit(Outcome.TIMEOUT.value).cast(OUTCOME)
+        table = table.with_columns(outcome=pl.when(killed).then(timeout).otherwise("outcome"))
+        invented += ["run_s", "outcome"]
+    manifest = replace(
+        trace.manifest,
+        machine=_machine(trace.nodes),
+        synthetic_columns=tuple(invented),
+        generator={**trace.manifest.generator, "simulated": facts},
+    )
+    return replace(trace, manifest=manifest, attempts=trace.attempts.clear()).with_jobs(table)
+
+
+def _machine(nodes: pl.DataFrame) -> Machine:
+    return Machine(
+        nodes=len(nodes),
+        cpus=float(nodes["cpus"].sum()) or None,
+        gpus=float(nodes["gpus"].sum()) or None,
+        mem_bytes=int(nodes["mem_bytes"].sum()) or None,
+    )
+
+
+def _where(trace: Trace, jobs: PlacedJobs, schedule: Schedule) -> list[pl.Series]:
+    """Return the columns that say where each job runs."""
+    members = pl.DataFrame({"job": np.repeat(np.arange(len(jobs)), jobs.tasks), "node": schedule.node})
+    used = members.unique(maintain_order=True)
+    named = used.with_columns(trace.nodes.select("node_id", "gpu_type")[used["node"]])
+    by_job = named.group_by("job", maintain_order=True).agg(
+        node_list="node_id", nodes_alloc=pl.len().cast(pl.Int64), gpu_type=pl.col("gpu_type").unique()
+    )
+    known = pl.Series(jobs.gpus + jobs.gpu_milli > 0) & (pl.col("gpu_type").list.len() == 1)
+    return by_job.select(
+        "node_list", "nodes_alloc", gpu_type=pl.when(known).then(pl.col("gpu_type").list.first())
+    ).get_columns()
