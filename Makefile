@@ -11,13 +11,14 @@ OUT := out
 help:  ## List the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read back, measure, draw
+run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read back, measure, draw, schedule
 	@mkdir -p $(OUT)
 	$(BIN)/presage trace generate lublin $(OUT)/workload.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1 \
 	  --set users=60 --set estimate=modal
 	$(BIN)/presage trace convert $(OUT)/workload.swf.gz $(OUT)/workload.parquet
 	$(BIN)/presage trace stats $(OUT)/workload.parquet
 	$(BIN)/presage trace plot $(OUT)/workload.parquet $(OUT)/workload.png
+	$(BIN)/presage simulate $(OUT)/workload.parquet --policy sjf+easy --out $(OUT)/schedule.parquet --gantt $(OUT)/schedule.png
 	@echo "Next: $(BIN)/presage --help"
 
 test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
@@ -35,6 +36,7 @@ docs: $(VENV)/.dev  ## Build the documentation into docs/_build
 
 bench: $(VENV)/.dev  ## Run the benchmarks; each prints one JSON object
 	$(BIN)/python benchmarks/trace_read.py
+	$(BIN)/python benchmarks/simulate.py
 
 prove: $(VENV)/.dev  ## Run the long experiments as resumable cells; results go to docs/results/data
 	$(BIN)/python benchmarks/prove.py
@@ -50,7 +52,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[plot]'
+	$(PIP) --editable '.[plot,simulate]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt

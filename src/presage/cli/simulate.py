@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from presage.cli._output import Json, duration, emit_json, print_table
-from presage.cli.trace import Files, Format, TimeZone, read_files
+from presage.cli._scenario import Clean, Kill, Limit, OrderBy, PlanBy, Processors, check_rules, read_scenario
+from presage.cli.trace import Files, Format, TimeZone
 
 policies_app = typer.Typer(
     help="The rules that order a queue and let jobs pass.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -24,22 +25,12 @@ def simulate(
     backfill: Annotated[
         str | None, typer.Option("--backfill", "-b", help="Backfilling: none, easy, easy-sjbf, conservative.")
     ] = None,
-    clean: Annotated[
-        str | None, typer.Option("--clean", help="Cleaning rules to apply first, like archive; comma-separated.")
-    ] = None,
-    processors: Annotated[
-        int | None, typer.Option("--processors", help="Size of the machine; the log's own if not given.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first jobs, so many.")] = None,
-    order_by: Annotated[
-        str, typer.Option("--order-by", help="Run time that the order uses: requested, actual, or a column.")
-    ] = "requested",
-    plan_by: Annotated[
-        str, typer.Option("--plan-by", help="Run time that reservations use: requested, actual, or a column.")
-    ] = "requested",
-    kill: Annotated[
-        bool, typer.Option("--kill", help="End jobs at their limit instead of letting them overrun.")
-    ] = False,
+    clean: Clean = None,
+    processors: Processors = None,
+    limit: Limit = None,
+    order_by: OrderBy = "requested",
+    plan_by: PlanBy = "requested",
+    kill: Kill = False,
     out: Annotated[
         str | None, typer.Option("--out", "-o", help="Write the schedule as a trace to this file.")
     ] = None,
@@ -58,27 +49,23 @@ def simulate(
     """
     from presage.policies import Policy
     from presage.simulator import simulate as run
-    from presage.traces.cleaning import clean as apply_rules
-    from presage.traces.cleaning import expand_rules
     from presage.traces.plots import draw
     from presage.traces.writers import choose_writer
 
     chosen = Policy.parse(policy) if backfill is None else Policy(Policy.parse(policy).order, backfill)
-    rules = [name.strip() for name in (clean or "").split(",") if name.strip()]
-    expand_rules(rules)
+    rules = check_rules(clean)
     writer = choose_writer(out) if out else None
-    trace = read_files(files, format, time_zone)
-    name = trace.manifest.name
-    if processors is not None:
-        trace = trace.with_processors(processors)
-    trace = apply_rules(trace, rules)
-    if limit is not None:
-        trace = trace.with_jobs(trace.jobs.head(limit))
+    trace = read_scenario(files, format, time_zone, rules, processors, limit)
     result = run(trace, chosen, processors=processors, order_by=order_by, plan_by=plan_by, kill=kill)
     if writer and out:
         writer.write(result.trace, Path(out))
     if gantt:
-        draw(result.trace, gantt, figures=["gantt", "utilisation", "queue"], title=f"{name} under {chosen}")
+        draw(
+            result.trace,
+            gantt,
+            figures=["gantt", "utilisation", "queue"],
+            title=f"{trace.manifest.name} under {chosen}",
+        )
     measured = result.metrics.to_dict()
     if json:
         context = {"policy": str(chosen), "processors": result.processors, "jobs_per_s": round(result.jobs_per_s)}

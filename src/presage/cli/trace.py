@@ -256,7 +256,7 @@ def plot(
 ) -> None:
     """Draw utilisation, arrivals, sizes, run times, waits, users and more.
 
-    Figures: utilisation, queue, arrivals, sizes, runtimes, requests, waits, users, outcomes, gpus.
+    Figures: utilisation, queue, arrivals, sizes, runtimes, requests, waits, users, outcomes, gpus, gantt.
 
     Example: presage trace plot log.swf.gz log.html --figures waits,users
     """

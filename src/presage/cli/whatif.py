@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from presage.cli._output import Json, duration, emit_json, names_in, print_table, progress
-from presage.cli.trace import Files, Format, TimeZone, read_files
+from presage.cli._output import Json, duration, emit_json, print_table, progress
+from presage.cli._scenario import Clean, Kill, Limit, OrderBy, PlanBy, Processors, check_rules, read_scenario
+from presage.cli.trace import Files, Format, TimeZone
 from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from presage.simulator import Difference, Variant, WhatIf
-    from presage.traces import Trace
 
 _UNCLEAR = "~"
 _UNSAFE = re.compile(r"[^\w.+=%@-]+")
@@ -38,22 +38,12 @@ def whatif(
     policy: Annotated[
         str, typer.Option("--policy", "-p", help="The policy of the baseline: order or order+backfilling.")
     ] = "fcfs+easy",
-    clean: Annotated[
-        str | None, typer.Option("--clean", help="Cleaning rules to apply first, like archive; comma-separated.")
-    ] = None,
-    processors: Annotated[
-        int | None, typer.Option("--processors", min=1, help="Size of the baseline's machine; else the log's own.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first jobs, so many.")] = None,
-    order_by: Annotated[
-        str, typer.Option("--order-by", help="Run time that the order uses: requested, actual, or a column.")
-    ] = "requested",
-    plan_by: Annotated[
-        str, typer.Option("--plan-by", help="Run time that reservations use: requested, actual, or a column.")
-    ] = "requested",
-    kill: Annotated[
-        bool, typer.Option("--kill", help="End jobs at their limit instead of letting them overrun.")
-    ] = False,
+    clean: Clean = None,
+    processors: Processors = None,
+    limit: Limit = None,
+    order_by: OrderBy = "requested",
+    plan_by: PlanBy = "requested",
+    kill: Kill = False,
     warm_up: Annotated[
         str, typer.Option("--warm-up", help="First jobs to leave out of the comparison: 500, or 5%.")
     ] = "0",
@@ -90,17 +80,15 @@ def whatif(
     from presage.fanout import check_engine
     from presage.policies import Policy
     from presage.simulator import what_if
-    from presage.traces.cleaning import expand_rules
 
     variants = _variants(settings or [], load, texts or [])
     base = Policy.parse(policy)
     trims = [_trim(text) for text in (warm_up, cool_down)]
-    rules = names_in(clean, "--clean")
-    expand_rules(rules)
+    rules = check_rules(clean)
     engine = engine or ("local" if workers else "serial")
     check_engine(engine)
     places = _places(out, [variant.name for variant in variants])
-    trace = _prepared(read_files(files, format, time_zone), rules, processors, limit)
+    trace = read_scenario(files, format, time_zone, rules, processors, limit)
     with progress("Simulating", len(variants) + 1) as advance:
         answer = what_if(
             trace,
@@ -150,15 +138,6 @@ def _trim(text: str) -> float:
             f"{text!r} jobs cannot be left out", expected="a number of jobs like 500, or a share like 5%"
         )
     return value
-
-
-def _prepared(trace: Trace, rules: list[str], processors: int | None, limit: int | None) -> Trace:
-    from presage.traces.cleaning import clean
-
-    if processors is not None:
-        trace = trace.with_processors(processors)
-    trace = clean(trace, rules)
-    return trace if limit is None else trace.with_jobs(trace.jobs.head(limit))
 
 
 def _places(out: str | None, names: list[str]) -> dict[str, Path]:

@@ -326,15 +326,17 @@ def pick_gpus(machine: Machine, free: Free, node: int, want: Want) -> int:
 
 @compiled
 def copy_amounts(source: Free, target: Free) -> None:
-    """Copy everything but the tree."""
-    target.cpu[:] = source.cpu
-    target.mem[:] = source.mem
-    target.gpu[:] = source.gpu
-    target.whole[:] = source.whole
-    target.widest[:] = source.widest
-    target.gpu_sum[:] = source.gpu_sum
-    target.asked_cpu[:] = source.asked_cpu
-    target.asked_mem[:] = source.asked_mem
+    """Copy everything but versions and the tree."""
+    for node in range(len(source.cpu)):
+        target.cpu[node] = source.cpu[node]
+        target.mem[node] = source.mem[node]
+        target.whole[node] = source.whole[node]
+        target.widest[node] = source.widest[node]
+        target.gpu_sum[node] = source.gpu_sum[node]
+        target.asked_cpu[node] = source.asked_cpu[node]
+        target.asked_mem[node] = source.asked_mem[node]
+    for at in range(len(source.gpu)):
+        target.gpu[at] = source.gpu[at]
 
 
 @compiled
