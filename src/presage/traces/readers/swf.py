@@ -51,6 +51,8 @@ _MAX_HEADER_LINES = 10_000
 _WIDEST_INDENT = 200
 _ROWS_LOOKED_AT = 20
 _PARSERS = 2
+_CACHED_BYTES = 128 * 1024  # temporaries of this size stay in the processor's cache
+_FEW_LABELS = 10_000
 _FIELD = re.compile(r"^\s*;\s*(\w+)\s*:\s*(.*?)\s*$")
 _TRAILING_BLANKS = re.compile(rb"[ \t\r]+\n")
 _COMMENT_LINE = re.compile(rb"^[ \t]*;[^\n]*\n", re.MULTILINE)
@@ -225,11 +227,14 @@ def _mark_fields(body: bytes) -> bytes:
     place is several times faster than squeezing runs of blanks.
     """
     text = np.frombuffer(body, np.uint8)
-    marks = np.zeros(len(text), np.uint8)
-    np.logical_and(text[1:] == ord(" "), text[:-1] > ord(" "), out=marks[1:].view(np.bool_))
-    marks *= ord(",") - ord(" ")
-    marks += text
-    return marks.tobytes()
+    marked = np.empty(len(text), np.uint8)
+    marked[0] = text[0]
+    for first in range(1, len(text), _CACHED_BYTES):
+        here = text[first : first + _CACHED_BYTES]
+        before = text[first - 1 : first - 1 + len(here)]
+        ends = (here == ord(" ")) & (before > ord(" "))
+        np.add(here, ends.view(np.uint8) * (ord(",") - ord(" ")), out=marked[first : first + len(here)])
+    return marked.tobytes()
 
 
 def _in_range(raw: pl.DataFrame) -> bool:
@@ -318,11 +323,11 @@ def _jobs(raw: pl.DataFrame, dialect: _Dialect) -> pl.DataFrame:
     start_ms = submit_ms + (_known("wait") * 1000).cast(pl.Int64)
     columns = {
         "job_id": pl.col("job").cast(pl.String),
-        "user": _label("user"),
-        "group": _label("group"),
-        "executable": _label("executable"),
-        "queue": _label("queue"),
-        "partition": _label("partition"),
+        "user": _labels(raw, "user"),
+        "group": _labels(raw, "group"),
+        "executable": _labels(raw, "executable"),
+        "queue": _labels(raw, "queue"),
+        "partition": _labels(raw, "partition"),
         "submit_ms": submit_ms,
         "start_ms": start_ms,
         "end_ms": start_ms + (_known("run") * 1000).cast(pl.Int64),
@@ -334,7 +339,7 @@ def _jobs(raw: pl.DataFrame, dialect: _Dialect) -> pl.DataFrame:
         "mem_req_bytes": _known("mem_req") if dialect.alea else (_known("mem_req") * KIB * size).round(),
         "cpu_used_s": _known("cpu_time") * size,
         "mem_used_bytes": (_known("mem_used") * KIB * size).round(),
-        "status": _label("status"),
+        "status": _labels(raw, "status"),
         **_outcome(dialect),
     }
     # A column the log never fills costs nothing as a literal null, and as much as any other as data.
@@ -361,8 +366,16 @@ def _known(column: str) -> pl.Expr:
     return pl.when(pl.col(column) >= 0).then(column)
 
 
-def _label(column: str) -> pl.Expr:
-    return pl.when(pl.col(column) != -1).then(pl.col(column)).cast(pl.String)
+def _labels(raw: pl.DataFrame, column: str) -> pl.Expr:
+    """Return the numbers of a column as text, null for -1.
+
+    Users, queues and the like have few different numbers, so each is turned into text once.
+    """
+    numbers = pl.when(pl.col(column) != -1).then(pl.col(column))
+    low, high = raw.select(low=pl.col(column).min(), high=pl.col(column).max()).row(0)
+    if low < -1 or high > _FEW_LABELS:
+        return numbers.cast(pl.String)
+    return pl.lit(pl.int_range(high + 1, eager=True).cast(pl.String)).gather(numbers)
 
 
 def _outcome(dialect: _Dialect) -> dict[str, pl.Expr]:
@@ -410,7 +423,7 @@ def _attempts(raw: pl.DataFrame, dialect: _Dialect) -> pl.DataFrame:
         start_ms=start_ms,
         end_ms=start_ms + (_known("run") * 1000).cast(pl.Int64),
         outcome=pl.col("status").replace_strict({k: v.value for k, v in ended.items()}, return_dtype=OUTCOME),
-        status=_label("status"),
+        status=_labels(raw, "status"),
         cpus=_known("alloc").cast(pl.Float64),
     )
 
