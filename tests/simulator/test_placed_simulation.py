@@ -11,7 +11,7 @@ import pytest
 from presage.errors import InputError, MissingDependencyError, UnknownNameError, UsageError
 from presage.policies.placements import PLACEMENTS, PlacedPolicy
 from presage.simulator.nodes import placed_jobs_of
-from presage.simulator.placed import gpu_fragmentation, schedule_placed, simulate_placed
+from presage.simulator.placed import schedule_placed, simulate_placed
 from presage.testing import make_job, make_trace
 from presage.traces import Trace, read_trace, schema
 from presage.traces.cleaning import clean
@@ -170,15 +170,21 @@ def saturating(openb: Trace, seed: int) -> Trace:
 
 
 @pytest.mark.shared_data
-def test_fgd_allocates_most_of_a_saturated_real_cluster(openb: Trace) -> None:
-    """GPU allocation in percent, mean of three draws; see the comment for the published order."""
+def test_rules_allocate_as_much_of_a_saturated_cluster_as_published(openb: Trace) -> None:
+    """GPU allocation in percent, mean of two draws, near the table of Weng et al. (ATC 2023, ten draws).
+
+    Ours over five draws: dot product 91.4, best fit 92.8, FGD 94.8; also first fit 94.1, kube-default 93.0,
+    rack-packing 91.7, worst fit 89.3. Arrivals, ties and the form of the shares differ, so a point either way.
+    """
+    published = {"dot-product": 90.6, "best-fit": 92.9, "fgd": 95.2}
     allocated: dict[str, list[float]] = {placement: [] for placement in PLACEMENTS}
-    for seed in range(3):
+    for seed in range(2):
         jobs, nodes = placed_jobs_of(saturating(openb, seed))
         wanted = jobs.gpus * 1000 + jobs.gpu_milli
         for placement, values in allocated.items():
             schedule = schedule_placed(jobs, nodes, PlacedPolicy("fcfs", "skip", placement))
             values.append(wanted[schedule.start_ms == 0].sum() / 62_120)
-            assert 0 <= gpu_fragmentation(jobs, nodes, schedule, 0) <= 1
     mean = {placement: float(np.mean(values)) for placement, values in allocated.items()}
     assert max(mean, key=lambda placement: mean[placement]) == "fgd", mean
+    for placement, percent in published.items():
+        assert mean[placement] == pytest.approx(percent, abs=1.2), placement

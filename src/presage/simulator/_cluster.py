@@ -66,6 +66,8 @@ class Free(NamedTuple):
     version: Ints
     """Goes up with every change of a node."""
     tree: Ints
+    real: bool
+    """Whether this is what is free now, not a thought; only then versions tell states apart."""
 
 
 class Want(NamedTuple):
@@ -85,7 +87,7 @@ class Want(NamedTuple):
 
 
 @compiled
-def all_free(machine: Machine) -> Free:
+def all_free(machine: Machine, real: bool) -> Free:
     """Return the state of the empty machine."""
     count = len(machine.cpu)
     leaves = 1
@@ -95,7 +97,7 @@ def all_free(machine: Machine) -> Free:
     zeros = np.zeros(count, np.int64)
     free = Free(
         machine.cpu.copy(), machine.mem.copy(), gpu, zeros.copy(), zeros.copy(), zeros.copy(), zeros.copy(),
-        zeros.copy(), zeros.copy(), np.zeros((2 * leaves, COLUMNS), np.int64),
+        zeros.copy(), zeros.copy(), np.zeros((2 * leaves, COLUMNS), np.int64), real,
     )  # fmt: skip
     for node in range(count):
         _sum_up_node(machine.first_gpu, gpu, free.whole, free.widest, free.gpu_sum, node)

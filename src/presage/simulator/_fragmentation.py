@@ -127,14 +127,12 @@ def least_growth(machine: Machine, free: Free, node: int, want: Want, typical: T
 
 
 @compiled
-def descend(
-    machine: Machine, free: Free, want: Want, shape: int, typical: Typical, remember: bool
-) -> tuple[int, int]:
+def descend(machine: Machine, free: Free, want: Want, shape: int, typical: Typical) -> tuple[int, int]:
     """Return the node and GPUs where a member adds least to fragmentation, or -1 and 0.
 
-    With `remember`, `free` must be the state that versions count; growths are then computed once per state of a
-    node and shape of job.
+    In a real state, growths are computed once per version of a node and shape of job.
     """
+    remember = free.real
     slot = shape % len(typical.slot_shape)
     if remember and typical.slot_shape[slot] != shape:
         typical.slot_shape[slot] = shape

@@ -206,7 +206,8 @@ def run_placed(
             line = _in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
         else:
             line = queue[:0]
-        head = -1
+        blocked = False
+        head = first
         reserved = False
         shadow = now
         position = 0
@@ -217,27 +218,28 @@ def run_placed(
                     break
                 job = line[position]
             else:
-                picky = backfilling == SKIP or head >= 0
+                picky = backfilling == SKIP or blocked
                 position = _find_waiting(waits, leaves, position, free.tree, picky)
                 if position < 0:
                     break
                 job = order[position]
             position += 1
             shape = demands.shape[job]
-            if head >= 0 and hopeless_since[shape] == ended:
+            if blocked and hopeless_since[shape] == ended:
                 continue
             want = want_of(demands, job)
             nodes = places.node[places.first[job] : places.first[job + 1]]
             gpus = places.gpus[places.first[job] : places.first[job + 1]]
-            if head < 0:
+            if not blocked:
                 fits = hopeless_since[shape] != ended and place(
-                    placement, machine, free, want, shape, typical, True, nodes, gpus
+                    placement, machine, free, want, shape, typical, nodes, gpus
                 )
                 if not fits:
                     hopeless_since[shape] = ended
                     if backfilling == NONE:
                         break
                     if backfilling == EASY:
+                        blocked = True
                         head = job
                     continue
             else:
@@ -251,14 +253,14 @@ def run_placed(
                         places, reserved_nodes, reserved_gpus,
                     )  # fmt: skip
                 if now + plan[job] <= shadow:
-                    place(placement, machine, free, want, shape, typical, True, nodes, gpus)
+                    place(placement, machine, free, want, shape, typical, nodes, gpus)
                     for node in nodes:
                         meet(machine, free, spare, both, node, node + 1)
                         update_tree(machine, both, node)
                 else:
                     if too_long_in[shape] == instant:
                         continue
-                    if not place(placement, machine, both, want, shape, typical, False, nodes, gpus):
+                    if not place(placement, machine, both, want, shape, typical, nodes, gpus):
                         too_long_in[shape] = instant
                         continue
                     for member in range(want.tasks):
@@ -317,7 +319,7 @@ def _reserve(
                 fits += room_on(machine, spare, node, want)
             at += 1
     build_tree(machine, spare)
-    place(placement, machine, spare, want, demands.shape[head], typical, False, nodes, gpus)
+    place(placement, machine, spare, want, demands.shape[head], typical, nodes, gpus)
     meet(machine, free, spare, both, 0, len(free.cpu))
     build_tree(machine, both)
     return shadow

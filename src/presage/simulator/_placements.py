@@ -48,7 +48,6 @@ def place(
     want: Want,
     shape: int,
     typical: Typical,
-    remember: bool,
     nodes: Ints,
     gpus: Ints,
 ) -> bool:
@@ -61,7 +60,7 @@ def place(
     mask = 0
     for member in range(want.tasks):
         if rule == FGD:
-            node, mask = descend(machine, free, want, shape, typical, remember)
+            node, mask = descend(machine, free, want, shape, typical)
         elif rule in (BEST_FIT, WORST_FIT):
             node = _find_by_share(free, want, rule == WORST_FIT)
         elif rule == DOT_PRODUCT:

@@ -110,7 +110,7 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
 
     machine = _inputs.machine_of(nodes)
     demands = _inputs.demands_of(jobs)
-    free = _cluster.all_free(machine)
+    free = _cluster.all_free(machine, True)
     fits = _placed.fitting(machine, free, demands)
     if not fits.all():
         raise _unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
@@ -118,7 +118,7 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
     backfilling = PLACED_BACKFILLINGS.get(policy.backfilling)
     placement = PLACEMENTS.get(policy.placement)
     # Only reservations need copies of the state to compute on, only the descent needs the workload.
-    copies = [_cluster.all_free(machine) if backfilling == _placed.EASY else free for _ in range(2)]
+    copies = [_cluster.all_free(machine, False) if backfilling == _placed.EASY else free for _ in range(2)]
     workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
     typical = _inputs.typical_of(workload, (int(demands.shape.max()) + 1, len(workload) and len(nodes)))
     first = _inputs.offsets(jobs.tasks)
@@ -139,7 +139,7 @@ def placeable(jobs: PlacedJobs, nodes: Nodes) -> NDArray[np.bool_]:
     from presage.simulator import _cluster, _inputs, _placed
 
     machine = _inputs.machine_of(nodes)
-    fits: NDArray[np.bool_] = _placed.fitting(machine, _cluster.all_free(machine), _inputs.demands_of(jobs))
+    fits: NDArray[np.bool_] = _placed.fitting(machine, _cluster.all_free(machine, True), _inputs.demands_of(jobs))
     return fits
 
 
@@ -152,7 +152,7 @@ def gpu_fragmentation(jobs: PlacedJobs, nodes: Nodes, schedule: Schedule, at_ms:
     from presage.simulator import _cluster, _fragmentation, _inputs, _placed
 
     machine = _inputs.machine_of(nodes)
-    free = _cluster.all_free(machine)
+    free = _cluster.all_free(machine, True)
     end_ms = schedule.start_ms + jobs.jobs.run_ms
     running = np.flatnonzero((schedule.start_ms <= at_ms) & (at_ms < end_ms))
     places = _placed.Places(schedule.first, schedule.node, schedule.gpus)
