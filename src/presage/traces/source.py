@@ -139,15 +139,18 @@ class Source:
         line = 1
         with self.open() as stream:
             while chunk := stream.read(block_bytes):
-                pending += chunk
-                cut = pending.rfind(b"\n") + 1
+                cut = chunk.rfind(b"\n") + 1
                 if cut:
-                    block, pending = pending[:cut], pending[cut:]
+                    block = b"".join((pending, memoryview(chunk)[:cut]))
+                    pending = chunk[cut:]
                     yield line, self._without_long_lines(block, line, reject)
                     line += block.count(b"\n")
-                elif len(pending) > self.max_line_bytes:
+                    continue
+                pending += chunk
+                if len(pending) > self.max_line_bytes:
                     self._reject_long(reject, line, pending)
-                    pending = _skip_line(stream, block_bytes)
+                    _skip_line(stream, block_bytes)
+                    pending = b""
                     line += 1
         if pending:
             yield line, self._without_long_lines(pending + b"\n", line, reject)
@@ -405,10 +408,7 @@ def _chunks(stream: IO[bytes], most_bytes: int | None) -> Iterator[bytes]:
             left -= len(chunk)
 
 
-def _skip_line(stream: IO[bytes], block_bytes: int) -> bytes:
-    """Discard the rest of the present line; return what follows it in the last block read."""
-    while chunk := stream.read(block_bytes):
-        cut = chunk.find(b"\n") + 1
-        if cut:
-            return chunk[cut:]
-    return b""
+def _skip_line(stream: IO[bytes], most_bytes: int) -> None:
+    """Read to the end of the present line, `most_bytes` at a time."""
+    while (piece := stream.readline(most_bytes)) and not piece.endswith(b"\n"):
+        pass
