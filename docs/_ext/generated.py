@@ -27,7 +27,7 @@ from presage import errors
 from presage.cli.main import EXIT_INTERRUPTED, app
 from presage.cli.trace import EXIT_FINDINGS
 from presage.config import Settings
-from presage.policies import BACKFILLINGS, ORDERS
+from presage.policies import BACKFILLINGS, ORDERS, PLACED_BACKFILLINGS, PLACEMENTS
 from presage.registry import Registry
 from presage.traces import schema
 from presage.traces.cleaning import RULE_SETS, RULES
@@ -210,6 +210,16 @@ def backfillings() -> str:
     return _registry_table(BACKFILLINGS)
 
 
+def placements() -> str:
+    """Return the rules that choose nodes."""
+    return _registry_table(PLACEMENTS)
+
+
+def placed_backfillings() -> str:
+    """Return the ways of backfilling on nodes."""
+    return _registry_table(PLACED_BACKFILLINGS)
+
+
 def api(*modules: str) -> str:
     """Return autodoc directives for the public names of these modules, each name where `MODULES` has it first."""
     parts = []
@@ -311,6 +321,8 @@ PARTS: dict[str, Callable[..., str]] = {
     "models": models,
     "orders": orders,
     "outcomes": outcomes,
+    "placed-backfillings": placed_backfillings,
+    "placements": placements,
     "readers": readers,
     "rules": rules,
     "schema": schema_table,

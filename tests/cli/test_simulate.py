@@ -53,6 +53,17 @@ def test_the_schedule_can_be_drawn(presage: Presage, log: Path) -> None:
     assert Path("gantt.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_jobs_can_be_placed_on_nodes(presage: Presage) -> None:
+    made = ("--jobs", "100", "--seed", "1", "--set", "nodes=10", "--load", "0.9")
+    assert presage("trace", "generate", "gpu-cluster", "gpus.parquet", *made).exit_code == 0
+    named = presage("simulate", "gpus.parquet", "--policy", "fcfs+skip@best-fit", "--json").document
+    options = ("--policy", "fcfs", "--backfill", "skip", "--placement", "best-fit")
+    assert (named["policy"], named["nodes"], named["jobs"]) == ("fcfs+skip@best-fit", 10, 100)
+    again = presage("simulate", "gpus.parquet", *options, "--json").document
+    assert {**again, "jobs_per_s": 0} == {**named, "jobs_per_s": 0}
+    assert "fcfs+none" not in presage("simulate", "gpus.parquet", "--placement", "first-fit").out
+
+
 def test_policies_are_listed_with_their_formulas(presage: Presage) -> None:
     document = presage("policies", "list", "--json").document
     formulas = {order["name"]: order["formula"] for order in document["orders"]}
@@ -66,6 +77,8 @@ def test_policies_are_listed_with_their_formulas(presage: Presage) -> None:
     [
         (["--policy", "sjff"], 2, "Did you mean 'sjf'?"),
         (["--backfill", "eazy"], 2, "Did you mean 'easy'?"),
+        (["--placement", "bestfit"], 2, "Did you mean 'best-fit'?"),
+        (["--clean", "archive", "--placement", "best-fit"], 3, "nodes"),
         (["--clean", "archiv"], 2, "Did you mean 'archive'?"),
         ([], 3, "--clean archive"),
         (["--clean", "archive", "--order-by", "user"], 2, "'user'"),

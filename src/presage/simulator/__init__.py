@@ -8,6 +8,8 @@ from __future__ import annotations
 from presage.simulator.comparison import Comparison, Difference, compare
 from presage.simulator.jobs import Jobs, jobs_of
 from presage.simulator.metrics import Metrics, measure
+from presage.simulator.nodes import Nodes, PlacedJobs, placed_jobs_of
+from presage.simulator.placed import PlacedSimulation, gpu_fragmentation, simulate_placed
 from presage.simulator.simulation import Simulation, simulate
 from presage.simulator.variants import Scenario, Variant
 from presage.simulator.whatif import Run, VariantOutcome, WhatIf, what_if
@@ -17,6 +19,9 @@ __all__ = [
     "Difference",
     "Jobs",
     "Metrics",
+    "Nodes",
+    "PlacedJobs",
+    "PlacedSimulation",
     "Run",
     "Scenario",
     "Simulation",
@@ -24,8 +29,11 @@ __all__ = [
     "VariantOutcome",
     "WhatIf",
     "compare",
+    "gpu_fragmentation",
     "jobs_of",
     "measure",
+    "placed_jobs_of",
     "simulate",
+    "simulate_placed",
     "what_if",
 ]

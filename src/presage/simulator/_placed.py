@@ -40,7 +40,7 @@ from presage.simulator._cluster import (
     update_tree,
 )
 from presage.simulator._placements import place
-from presage.simulator._pooled import _GRACE_MS, STATIC, _in_order
+from presage.simulator._pooled import GRACE_MS, STATIC, in_order
 from presage.simulator._structures import (
     NEVER,
     insert_running,
@@ -183,7 +183,7 @@ def run_placed(
                 give_back(machine, free, places.node[member], want, places.gpus[member])
         while plans and running > 0 and planned[0] <= now:
             job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + _GRACE_MS)
+            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
             end = max(start[job] + again, now + 1)
             remove_running(planned, holding, running - 1, planned_end[job], job)
             insert_running(planned, holding, running - 1, end, job)
@@ -201,9 +201,9 @@ def run_placed(
         only_new = backfilling == SKIP and ended == ends_before
         listed = only_new or rule != STATIC
         if only_new:
-            line = _in_order(np.arange(first, arrived), now, submit, estimate_s, size, rank, rule)
+            line = in_order(np.arange(first, arrived), now, submit, estimate_s, size, rank, rule)
         elif listed:
-            line = _in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
+            line = in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
         else:
             line = queue[:0]
         blocked = False

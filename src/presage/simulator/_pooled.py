@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NONE, EASY, EASY_SJBF, CONSERVATIVE = 0, 1, 2, 3
 WFP3, UNICEP, LXF = 0, 1, 2
 STATIC = -1
-_GRACE_MS = 60_000
+GRACE_MS = 60_000
 _TINY = 1e-15
 
 
@@ -124,7 +124,7 @@ def run_static(
             must_pass = True
         while running > 0 and planned[0] <= now:
             job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + _GRACE_MS)
+            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
             end = max(start[job] + again, now + 1)
             remove_running(planned, holding, running - 1, planned_end[job], job)
             insert_running(planned, holding, running - 1, end, job)
@@ -244,7 +244,7 @@ def run_listed(
             free += size[job]
         while running > 0 and planned[0] <= now:
             job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + _GRACE_MS)
+            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
             end = max(start[job] + again, now + 1)
             remove_running(planned, holding, running - 1, planned_end[job], job)
             insert_running(planned, holding, running - 1, end, job)
@@ -258,7 +258,7 @@ def run_listed(
             smallest = min(smallest, size[queue[at]])
         if smallest > free:
             continue
-        line = _in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
+        line = in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
         if backfilling == CONSERVATIVE:
             starts = _start_conservatively(line, now, plan, size, planned, holding, running, free)
         else:
@@ -284,7 +284,7 @@ def run_listed(
 
 
 @njit(inline="always")
-def _in_order(queue: Ints, now: int, submit: Ints, estimate_s: Floats, size: Ints, rank: Ints, rule: int) -> Ints:
+def in_order(queue: Ints, now: int, submit: Ints, estimate_s: Floats, size: Ints, rank: Ints, rule: int) -> Ints:
     """Return the queued jobs with the first to go in front."""
     scores = np.empty(len(queue), np.float64)
     for at in range(len(queue)):

@@ -14,7 +14,7 @@ from presage.policies import ORDERS, DynamicOrder, StaticOrder
 from presage.policies.placements import PLACED_BACKFILLINGS, PLACEMENTS, PlacedPolicy, Placement
 from presage.simulator.metrics import Metrics, measure
 from presage.simulator.nodes import Nodes, PlacedJobs, placed_jobs_of
-from presage.simulator.pooled import _ranked, _view
+from presage.simulator.pooled import job_view, ranked
 from presage.traces.manifest import Machine
 from presage.traces.schema import OUTCOME, Outcome
 
@@ -168,9 +168,9 @@ def _ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray, Int
 
     order = ORDERS.get(policy.order)()
     if isinstance(order, StaticOrder):
-        return STATIC, *_ranked(order.scores(_view(jobs.jobs)))
+        return STATIC, *ranked(order.scores(job_view(jobs.jobs)))
     assert isinstance(order, DynamicOrder)  # noqa: S101  (there are two kinds of orders)
-    return order.code, *_ranked(jobs.jobs.submit_ms)
+    return order.code, *ranked(jobs.jobs.submit_ms)
 
 
 def _require_numba() -> None:

@@ -41,12 +41,12 @@ def _schedule_static(
     if policy.order == "fcfs" and backfilling == Backfilling.NONE:
         _pooled.run_fcfs(jobs.submit_ms, jobs.run_ms, jobs.processors, processors, start_ms)
         return start_ms
-    by_rank, rank = _ranked(order.scores(_view(jobs)))
+    by_rank, rank = ranked(order.scores(job_view(jobs)))
     if backfilling == Backfilling.CONSERVATIVE:
         return _schedule_listed(jobs, processors, rank, _pooled.STATIC, backfilling)
     by_length, short_rank = by_rank, rank
     if backfilling == Backfilling.EASY_SJBF:
-        by_length, short_rank = _ranked(jobs.plan_ms, ties=rank)
+        by_length, short_rank = ranked(jobs.plan_ms, ties=rank)
     _pooled.run_static(
         jobs.submit_ms, jobs.run_ms, jobs.plan_ms, jobs.limit_ms, jobs.processors,
         rank, by_rank, short_rank, by_length, processors, int(backfilling), start_ms,
@@ -65,11 +65,12 @@ def _schedule_listed(jobs: Jobs, processors: int, rank: IntArray, rule: int, bac
     return start_ms
 
 
-def _view(jobs: Jobs) -> JobView:
+def job_view(jobs: Jobs) -> JobView:
+    """Return what an order may know of the jobs."""
     return JobView(jobs.estimate_ms, jobs.processors, jobs.submit_ms - jobs.origin_ms)
 
 
-def _ranked(scores: FloatArray | IntArray, ties: IntArray | None = None) -> tuple[IntArray, IntArray]:
+def ranked(scores: FloatArray | IntArray, ties: IntArray | None = None) -> tuple[IntArray, IntArray]:
     """Return the jobs by score and the rank of every job; ties go by `ties`, or in submit order."""
     by_rank = (np.argsort(scores, kind="stable") if ties is None else np.lexsort((ties, scores))).astype(np.int64)
     rank = np.empty(len(by_rank), np.int64)
