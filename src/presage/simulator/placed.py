@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -15,8 +15,8 @@ from presage.policies.placements import PLACED_BACKFILLINGS, PLACEMENTS, PlacedP
 from presage.simulator.metrics import Metrics, measure
 from presage.simulator.nodes import Nodes, PlacedJobs, placed_jobs_of
 from presage.simulator.pooled import job_view, ranked
+from presage.simulator.schedules import as_trace
 from presage.traces.manifest import Machine
-from presage.traces.schema import OUTCOME, Outcome
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,7 +98,9 @@ def simulate_placed(
     engine_s = time.perf_counter() - begin
     facts = {"policy": str(policy), "nodes": len(nodes), "kill": kill, "dropped": dropped}
     metrics = measure(jobs.jobs, schedule.start_ms, _machine_size(jobs, nodes))
-    return PlacedSimulation(policy, _as_trace(kept, jobs, schedule, facts), metrics, dropped, engine_s)
+    places = _where(kept, jobs, schedule)
+    scheduled = as_trace(kept, jobs.jobs, schedule.start_ms, _machine(kept.nodes), facts, places)
+    return PlacedSimulation(policy, scheduled, metrics, dropped, engine_s)
 
 
 def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Schedule:
@@ -193,32 +195,6 @@ def _machine_size(jobs: PlacedJobs, nodes: Nodes) -> int:
     if jobs.gpus.any() or jobs.gpu_milli.any():
         return int(nodes.gpus.sum())
     return max(int(nodes.cpu_milli.sum()) // 1000, 1)
-
-
-def _as_trace(trace: Trace, jobs: PlacedJobs, schedule: Schedule, facts: dict[str, Any]) -> Trace:
-    starts = pl.Series("start_ms", schedule.start_ms)
-    runs = pl.Series("run_ms", jobs.jobs.run_ms)
-    table = trace.jobs.with_columns(
-        starts,
-        *_where(trace, jobs, schedule),
-        end_ms=starts + runs,
-        wait_s=(starts - trace.jobs["submit_ms"]) / 1000,
-        run_s=runs / 1000,
-        eligible_ms=pl.lit(None, pl.Int64),
-    )
-    invented = ["start_ms", "end_ms", "wait_s", "node_list", "nodes_alloc", "gpu_type"]
-    if facts["kill"]:
-        killed = runs < (trace.jobs["run_s"] * 1000).round().cast(pl.Int64)
-        timeout = pl.lit(Outcome.TIMEOUT.value).cast(OUTCOME)
-        table = table.with_columns(outcome=pl.when(killed).then(timeout).otherwise("outcome"))
-        invented += ["run_s", "outcome"]
-    manifest = replace(
-        trace.manifest,
-        machine=_machine(trace.nodes),
-        synthetic_columns=tuple(invented),
-        generator={**trace.manifest.generator, "simulated": facts},
-    )
-    return replace(trace, manifest=manifest, attempts=trace.attempts.clear()).with_jobs(table)
 
 
 def _machine(nodes: pl.DataFrame) -> Machine:

@@ -6,14 +6,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from presage.errors import MissingDependencyError, UsageError
 from presage.policies import Policy
 from presage.simulator.jobs import Jobs, jobs_of
 from presage.simulator.metrics import Metrics, measure
+from presage.simulator.schedules import as_trace
 from presage.traces.manifest import Machine
-from presage.traces.schema import OUTCOME, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,8 +20,6 @@ if TYPE_CHECKING:
     from presage.traces import Trace
 
 WARM_UP_JOBS = 2
-SCHEDULED = ("start_ms", "end_ms", "wait_s")
-"""Columns that a simulation invents."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,8 @@ def simulate(
     begin = time.perf_counter()
     start_ms = schedule(jobs, size, policy)
     engine_s = time.perf_counter() - begin
-    scheduled = _as_trace(trace, jobs, start_ms, policy, size, kill=kill)
+    facts = {"policy": str(policy), "processors": size, "kill": kill}
+    scheduled = as_trace(trace, jobs, start_ms, Machine(cpus=size), facts)
     return Simulation(policy, size, scheduled, measure(jobs, start_ms, size), engine_s)
 
 
@@ -107,32 +104,3 @@ def _first(jobs: Jobs, count: int) -> Jobs:
         plan_ms=jobs.plan_ms[:count],
         processors=jobs.processors[:count],
     )
-
-
-def _as_trace(trace: Trace, jobs: Jobs, start_ms: IntArray, policy: Policy, size: int, *, kill: bool) -> Trace:
-    starts = pl.Series("start_ms", start_ms)
-    runs = pl.Series("run_ms", jobs.run_ms)
-    table = trace.jobs.with_columns(
-        starts,
-        end_ms=starts + runs,
-        wait_s=(starts - trace.jobs["submit_ms"]) / 1000,
-        run_s=runs / 1000,
-        eligible_ms=pl.lit(None, pl.Int64),
-        node_list=pl.lit(None, pl.List(pl.String)),
-    )
-    invented = [*SCHEDULED]
-    if kill:
-        killed = runs < pl.Series((trace.jobs["run_s"] * 1000).round().cast(pl.Int64))
-        timeout = pl.lit(Outcome.TIMEOUT.value).cast(OUTCOME)
-        table = table.with_columns(outcome=pl.when(killed).then(timeout).otherwise("outcome"))
-        invented += ["run_s", "outcome"]
-    manifest = replace(
-        trace.manifest,
-        machine=Machine(cpus=size),
-        synthetic_columns=tuple(invented),
-        generator={
-            **trace.manifest.generator,
-            "simulated": {"policy": str(policy), "processors": size, "kill": kill},
-        },
-    )
-    return replace(trace, manifest=manifest, attempts=trace.attempts.clear()).with_jobs(table)
