@@ -29,7 +29,7 @@ def as_trace(
 ) -> Trace:
     """Return `trace` with the starts, ends and waits of a simulation instead of its own.
 
-    `facts` go to the manifest; `facts["kill"]` says whether jobs end at their limit, which shows as a timeout then.
+    `facts` go to the manifest; `facts["kill"]` says whether jobs end at their limit, a timeout then.
     `places` are columns that say where jobs ran; without them that is not known.
     """
     starts = pl.Series("start_ms", start_ms)
