@@ -1,10 +1,11 @@
 """How fast a log becomes a job table, and how little memory a long one takes.
 
-Prints one JSON object. Two measurements:
+Prints one JSON object. Three measurements:
 
 - `ricc`: reading a log of 447,794 jobs into the canonical table, against `pandas.read_csv` merely loading the
   same file. Rounds alternate between the two, so that a busy machine slows both. Uses RICC-2010-2.swf.gz of the
   Parallel Workloads Archive if `--log` or the folder of real traces has it, else a generated log of that length.
+- `ricc_one_core`: the same with this process bound to one core, where parsing beside decompression gains nothing.
 - `stream`: `presage trace convert` of a generated log of ten million jobs, with its peak memory.
 
     python benchmarks/trace_read.py [--log FILE] [--rounds 7] [--stream-jobs 10000000] [--out FILE]
@@ -48,12 +49,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        log = arguments.log or example_log(Path(folder))
         result = {
             "benchmark": "trace_read",
             "version": presage.__version__,
             "date": datetime.now(UTC).date().isoformat(),
             "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "pandas": pd.__version__},
-            "ricc": measure_reading(arguments.log or example_log(Path(folder)), arguments.rounds),
+            "ricc": measure_reading(log, arguments.rounds),
+            "ricc_one_core": measure_on_one_core(log, arguments.rounds),
             "stream": measure_streaming(Path(folder), arguments.stream_jobs),
         }
     text = json.dumps(result, indent=2)
@@ -103,6 +106,19 @@ def measure_reading(log: Path, rounds: int) -> dict[str, Any]:
         "speedup_min": round(min(speedups), 3),
         "speedup_max": round(max(speedups), 3),
     }
+
+
+def measure_on_one_core(log: Path, rounds: int) -> dict[str, Any]:
+    """Return `measure_reading` with all threads of this process on one core."""
+    cores = os.sched_getaffinity(0)
+    tasks = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+    for task in tasks:
+        os.sched_setaffinity(task, {min(cores)})
+    try:
+        return measure_reading(log, rounds)
+    finally:
+        for task in tasks:
+            os.sched_setaffinity(task, cores)
 
 
 def seconds(action: Callable[[], object]) -> float:

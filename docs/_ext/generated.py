@@ -248,30 +248,33 @@ def trace_read() -> str:
     if not path.is_file():
         return "No measurement is stored here yet. `make prove` makes one."
     result = json.loads(path.read_text())
-    ricc, stream = result["ricc"], result["stream"]
-    rows = [
-        (f"{tool}, s", f"{times['median']:.3f}", f"{min(times['runs']):.3f}", f"{max(times['runs']):.3f}")
-        for tool, times in (("Presage", ricc["presage_s"]), ("pandas", ricc["pandas_s"]))
-    ]
-    speedups = [
-        theirs / ours for theirs, ours in zip(ricc["pandas_s"]["runs"], ricc["presage_s"]["runs"], strict=True)
-    ]
-    rows.append(("speed-up", f"**{ricc['speedup_median']:.2f}**", f"{max(speedups):.2f}", f"{min(speedups):.2f}"))
+    stream = result["stream"]
     machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
-    log = f" of {ricc['log']}" if "log" in ricc else ""
     streamed = (
         f"Streaming {stream['jobs']:,} jobs ({stream['swf_bytes'] / 1e6:,.0f} MB of SWF) to Parquet took "
         f"{stream['convert_s']:.1f} s and at most {stream['peak_rss_bytes'] / 2**30:.2f} GiB of memory; "
         f"the limit is {stream['limit_bytes'] / 2**30:.0f} GiB."
     )
-    return "\n\n".join(
-        [
-            f"Presage {result['version']}, {result['date']}; {machine}.",
-            f"Reading the {ricc['jobs']:,} jobs{log}, {len(speedups)} alternating rounds:",
-            _table(("", "median", "best", "worst"), rows),
-            streamed,
-        ]
+    parts = [f"Presage {result['version']}, {result['date']}; {machine}."]
+    for key, where in (("ricc", "on all cores"), ("ricc_one_core", "bound to one core")):
+        if key in result:
+            parts += _reading_rounds(result[key], where)
+    return "\n\n".join([*parts, streamed])
+
+
+def _reading_rounds(reading: dict[str, Any], where: str) -> list[str]:
+    ours, theirs = reading["presage_s"], reading["pandas_s"]
+    rows = [
+        (f"{tool}, s", f"{times['median']:.3f}", f"{min(times['runs']):.3f}", f"{max(times['runs']):.3f}")
+        for tool, times in (("Presage", ours), ("pandas", theirs))
+    ]
+    speedups = [their / our for their, our in zip(theirs["runs"], ours["runs"], strict=True)]
+    rows.append(
+        ("speed-up", f"**{reading['speedup_median']:.2f}**", f"{max(speedups):.2f}", f"{min(speedups):.2f}")
     )
+    log = f" of {reading['log']}" if "log" in reading else ""
+    heading = f"Reading the {reading['jobs']:,} jobs{log} {where}, {len(speedups)} alternating rounds:"
+    return [heading, _table(("", "median", "best", "worst"), rows)]
 
 
 def simulate_results() -> str:
@@ -295,7 +298,7 @@ def simulate_results() -> str:
     if result["accasim"]:
         peer = result["accasim"]
         parts.append(
-            f"Strict first come, first served on the first log, in the same run: AccaSim "
+            f"Strict first come, first served on the first log, in the same run: AccaSim (run once) "
             f"{peer['accasim_jobs_per_s']:,} jobs/s, Presage {peer['presage_jobs_per_s']:,} jobs/s, "
             f"**{peer['ratio']:,}** times as many; {peer['equal_starts']:,} of {peer['jobs']:,} starts are equal."
         )

@@ -170,7 +170,7 @@ def saturating(openb: Trace, seed: int) -> Trace:
 
 
 @pytest.mark.shared_data
-def test_rules_allocate_as_much_of_a_saturated_cluster_as_published(openb: Trace) -> None:
+def test_rules_allocate_about_as_much_of_a_saturated_cluster_as_published(openb: Trace) -> None:
     """GPU allocation in percent, mean of two draws, near the table of Weng et al. (ATC 2023, ten draws).
 
     Ours over five draws: dot product 91.4, best fit 92.8, FGD 94.8; also first fit 94.1, kube-default 93.0,
@@ -187,4 +187,6 @@ def test_rules_allocate_as_much_of_a_saturated_cluster_as_published(openb: Trace
     mean = {placement: float(np.mean(values)) for placement, values in allocated.items()}
     assert max(mean, key=lambda placement: mean[placement]) == "fgd", mean
     for placement, percent in published.items():
+        # The draw of pods is ours, not the paper's. The range was set after the first measurement: it guards
+        # against change and proves no agreement.
         assert mean[placement] == pytest.approx(percent, abs=1.2), placement

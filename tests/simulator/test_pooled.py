@@ -139,8 +139,8 @@ def test_a_job_larger_than_the_machine_is_refused() -> None:
         schedule(BLOCKED, 3, Policy())
 
 
-def test_a_saturated_queue_is_not_quadratic() -> None:
-    """100,000 jobs that all arrive at once; a scan of the queue per event would be 10 billion steps."""
+def test_a_queue_of_100_000_jobs_is_worked_off() -> None:
+    """All jobs arrive at once; how the time grows with the queue is measured in benchmarks/simulate.py."""
     rng = np.random.default_rng(1)
     count = 100_000
     runs = rng.integers(1_000, 1_000_000, count)
@@ -154,11 +154,13 @@ def test_a_saturated_queue_is_not_quadratic() -> None:
     )
     for policy in ("fcfs+easy", "saf+easy", "sjf+easy-sjbf"):
         start = schedule(jobs, 128, Policy.parse(policy))
+        # Shortest and smallest first leave the wide jobs for the end, where the machine is not full.
         assert measure(jobs, start, 128).utilization > 0.8
+        assert (start >= 0).all()
 
 
-# Mean bounded slowdown and mean wait of the first 10,000 jobs after the archive rules, agreed on by two
-# independent simulators; canonical form and rules in docs/explanation/simulation.md.
+# Mean bounded slowdown and mean wait of the first 10,000 jobs after the archive rules, as handed down from earlier
+# simulators that are not part of this project; canonical form and rules in docs/explanation/simulation.md.
 ORACLE = {
     "model-lublin_256": {
         "fcfs": (66502.475529, 2388443.7601),
@@ -191,7 +193,7 @@ ORACLE = {
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("log", ORACLE)
-def test_published_numbers_are_met_to_six_digits(log: str, shared_data: Path) -> None:
+def test_reference_numbers_are_met_to_six_digits(log: str, shared_data: Path) -> None:
     from presage.simulator import simulate
     from presage.traces import read_trace
     from presage.traces.cleaning import clean

@@ -86,8 +86,9 @@ def run_static(
 ) -> None:
     """Fill `start` for an order that never changes: `order[rank[job]] == job`.
 
-    `short_rank` and `short_order` are the order in which EASY_SJBF tries candidates. Work per event is
-    logarithmic in the number of jobs, whatever the length of the queue.
+    `short_rank` and `short_order` are the order in which EASY_SJBF tries candidates. The queue is a tree of which
+    hopeless parts are skipped, not a list: the work per job still grows with a saturated queue, but slower than
+    the queue (docs/results/simulation.md has the measurement).
     """
     count = len(submit)
     leaves = 1

@@ -346,7 +346,7 @@ def _parse(key: str, value: str) -> Change:
     if key == "failures":
         return _failures(value)
     if key not in KEYS:
-        raise UnknownNameError("thing to change", key, KEYS)
+        raise UnknownNameError("setting to change", key, KEYS)
     return KEYS[key](value)
 
 
