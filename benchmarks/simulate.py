@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ POLICIES = (
     "fcfs", "sjf", "fcfs+easy", "fcfs+easy-sjbf", "sjf+easy", "saf+easy", "f1+easy", "wfp3+easy", "unicep+easy",
     "fcfs+conservative",
 )  # fmt: skip
+SATURATED = ("fcfs", "sjf", "fcfs+easy", "sjf+easy", "saf+easy", "f1+easy", "ljf+easy", "fcfs+easy-sjbf")
+QUEUES = (25_000, 100_000, 400_000)
 ACCASIM = """
 import collections, collections.abc, json, logging, sys, time
 for name in ("Mapping", "MutableMapping", "Iterable", "Sequence", "Callable"):
@@ -82,6 +85,7 @@ def main() -> None:
             for trace in (hpc2n, lublin)
         },
         "saturated": measure_saturated(),
+        "running_us_per_job": measure_running(),
         "accasim": compare_with_accasim(hpc2n, arguments.calls),
     }
     text = json.dumps(result, indent=2)
@@ -121,22 +125,33 @@ def call(jobs: Jobs, processors: int, policy: str) -> float:
 
 
 def measure_saturated() -> dict[str, Any]:
-    """Return the time per job when all jobs arrive at once, for two lengths of the queue."""
-    rows = {}
-    for policy in ("fcfs+easy", "saf+easy"):
-        times = {}
-        for count in (25_000, 100_000):
-            rng = np.random.default_rng(count)
-            runs = rng.integers(1_000, 10_000_000, count)
-            sizes = rng.integers(1, 129, count)
-            jobs = Jobs(np.zeros(count, np.int64), runs, runs, runs, runs, sizes)
-            call(jobs, 256, policy)
-            times[count] = min(call(jobs, 256, policy) for _ in range(3)) / count
-        rows[policy] = {
-            "us_per_job": {str(count): round(seconds * 1e6, 3) for count, seconds in times.items()},
-            "growth_for_4_times_the_jobs": round(times[100_000] / times[25_000], 2),
-        }
-    return rows
+    """Return the time per job when all jobs arrive at once on 256 processors, for several lengths of the queue."""
+    return {policy: measure_growth(policy, 256, 128, QUEUES) for policy in SATURATED}
+
+
+def measure_running() -> dict[str, Any]:
+    """Return the time per job when a machine runs as many jobs at once as it has processors, and more wait."""
+    return {
+        str(processors): measure_growth("fcfs+easy", processors, 1, (150_000,))["us_per_job"]["150000"]
+        for processors in (1_000, 10_000, 100_000)
+    }
+
+
+def measure_growth(policy: str, processors: int, largest: int, counts: tuple[int, ...]) -> dict[str, Any]:
+    """Return the microseconds per job for each number of jobs, and by what they grow from one to the next."""
+    times = {}
+    for count in counts:
+        rng = np.random.default_rng(count)
+        runs = rng.integers(1_000, 10_000_000, count)
+        sizes = rng.integers(1, largest + 1, count)
+        jobs = Jobs(np.zeros(count, np.int64), runs, runs, runs, runs, sizes)
+        call(jobs, processors, policy)
+        times[count] = min(call(jobs, processors, policy) for _ in range(3)) / count
+    growth = [times[longer] / times[shorter] for shorter, longer in pairwise(counts)]
+    return {
+        "us_per_job": {str(count): round(seconds * 1e6, 3) for count, seconds in times.items()},
+        "growth_for_4_times_the_jobs": [round(factor, 2) for factor in growth],
+    }
 
 
 def compare_with_accasim(trace: Trace, calls: int) -> dict[str, Any] | None:

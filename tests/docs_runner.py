@@ -29,7 +29,7 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 DIRECTIVES = {"{generated}", "{include}", "{toctree}"}
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 _SETUP = re.compile(r"git clone |pip install |source \.venv/bin/activate$")
 _MAKE = re.compile(r"make (\w+)$")
 _EDITABLE = "pip install --editable ."

@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,8 +28,10 @@ from presage import errors
 from presage.cli.main import EXIT_INTERRUPTED, app
 from presage.cli.trace import EXIT_FINDINGS
 from presage.config import Settings
-from presage.policies import BACKFILLINGS, ORDERS, PLACED_BACKFILLINGS, PLACEMENTS
+from presage.policies import BACKFILLINGS, CLUSTER_ORDERS, ORDERS, PLACED_BACKFILLINGS, PLACEMENTS
 from presage.registry import Registry
+from presage.simulator import detailed
+from presage.simulator.semantics import SUMMARIES
 from presage.traces import schema
 from presage.traces.cleaning import RULE_SETS, RULES
 from presage.traces.manifest import HAS
@@ -56,6 +59,7 @@ MODULES = (
     "presage.traces.workloads",
     "presage.policies",
     "presage.simulator",
+    "presage.simulator.detailed",
     "presage.testing",
     "presage.registry",
     "presage.errors",
@@ -205,9 +209,36 @@ def orders() -> str:
     return _table(("order", "score, lowest first", "what it is"), rows)
 
 
+def cluster_orders() -> str:
+    """Return the orders that need the whole cluster, with settings and what they are used with."""
+    rows = []
+    for spec in CLUSTER_ORDERS.specs():
+        order = CLUSTER_ORDERS.get(spec.name)
+        settings = ", ".join(f"`{field.name}={field.default:g}`" for field in fields(order)) or "none"
+        usual = f"+{order.backfilling}@{order.placement}"
+        rows.append((f"`{spec.name}`", order.formula, spec.summary, settings, f"`{usual}`"))
+    return _table(("order", "score", "what it is", "settings", "usually with"), rows)
+
+
+def conditions() -> str:
+    """Return the tables of a file of conditions with their keys."""
+    parts = ("Conditions", "Failures", "Checkpoints", "Drain", "Override", "Throughput", "KindSpeeds")
+    lines = []
+    for name in parts:
+        model = getattr(detailed, name)
+        keys = ", ".join(f"`{key}`" for key in model.model_fields)
+        lines.append((f"`{name}`", _first_line(model), keys))
+    return _table(("table", "what it is", "keys"), lines)
+
+
 def backfillings() -> str:
     """Return the ways of backfilling."""
     return _registry_table(BACKFILLINGS)
+
+
+def semantics() -> str:
+    """Return when decisions are made."""
+    return _table(("name", "what it is"), [(f"`{each.value}`", text) for each, text in SUMMARIES.items()])
 
 
 def placements() -> str:
@@ -302,13 +333,90 @@ def simulate_results() -> str:
             f"{peer['accasim_jobs_per_s']:,} jobs/s, Presage {peer['presage_jobs_per_s']:,} jobs/s, "
             f"**{peer['ratio']:,}** times as many; {peer['equal_starts']:,} of {peer['jobs']:,} starts are equal."
         )
-    growth = "; ".join(
-        f"`{policy}` {row['us_per_job']['25000']} µs per job with 25,000 waiting, "
-        f"{row['us_per_job']['100000']} µs with 100,000"
+    lengths = list(next(iter(result["saturated"].values()))["us_per_job"])
+    rows = [
+        (f"`{policy}`", *(str(row["us_per_job"][length]) for length in lengths))
         for policy, row in result["saturated"].items()
-    )
-    parts.append(f"All jobs at once on 256 processors: {growth}.")
+    ]
+    parts += [
+        "All jobs at once, µs per job by the number of jobs:",
+        _table(("policy", *(f"{int(length):,}" for length in lengths)), rows),
+    ]
     return "\n\n".join(parts)
+
+
+def slurm_results() -> str:
+    """Return the measurements of the benchmark `slurm`, or a sentence that there are none."""
+    path = RESULTS / "slurm.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    head = (
+        "seed, run", "jobs", "backfilled", "mean wait, s", "simulated", "error", "start off, median s", "mean s",
+        "ranks of waits", "of starts", "cycles alike",
+    )  # fmt: skip
+    rows = [
+        (
+            f"{row['seed']}, {number}", row["jobs"], f"{run['backfilled'] / row['jobs']:.0%}", run["mean_wait_s"],
+            model["mean_wait_s"], f"{model['relative_error']:+.1%}", model["median_start_error_s"],
+            model["mean_start_error_s"], f"{model['rank_correlation_of_waits']:.3f}",
+            f"{model['rank_correlation_of_starts']:.4f}",
+            f"{run['cycles_with_equal_starts']} of {run['cycles_with_queue']}",
+        )
+        for row in result["seeds"]
+        for number, run in enumerate(row["runs"], start=1)
+        for model in [run["policies"]["fcfs+periodic"]]
+    ]  # fmt: skip
+    machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    rate = result["setting"]["clock_rate"]
+    return "\n\n".join(
+        [
+            f"Presage {result['version']}, {result['date']}; {machine}; clock {rate} times as fast.",
+            "`fcfs+periodic` against each run:",
+            _table(head, [tuple(str(cell) for cell in row) for row in rows]),
+            _slurm_aims(result["seeds"]),
+            "All runs, mean and range; the last row compares the second run of each seed with the first:",
+            _table(
+                ("", "error of the mean wait", "start off, median s", "mean s", "ranks of waits", "of starts"),
+                [_slurm_total(kind, found) for kind, found in result["total"].items()],
+            ),
+        ]
+    )
+
+
+def _slurm_aims(seeds: list[dict[str, Any]]) -> str:
+    """Return in how many runs the aims were reached that had been set before any run."""
+    runs = [run["policies"]["fcfs+periodic"] for row in seeds for run in row["runs"]]
+    again = [row["slurm_against_itself"] for row in seeds]
+
+    def reached(found: list[dict[str, float]]) -> str:
+        mean = sum(abs(each["relative_error"]) <= 0.1 for each in found)
+        waits, starts = (
+            sum(each[f"rank_correlation_of_{name}"] >= 0.95 for each in found) for name in ("waits", "starts")
+        )
+        return f"the first in {mean}, the second in {waits} for waits and in {starts} for starts"
+
+    return (
+        "Aims set before: a mean wait within 10 %, a rank correlation of 0.95. "
+        f"Of {len(runs)} runs, the simulator reaches {reached(runs)}. "
+        f"Of {len(again)} repetitions, Slurm itself reaches {reached(again)}."
+    )
+
+
+def _slurm_total(kind: str, found: dict[str, dict[str, float]]) -> tuple[str, ...]:
+    def told(name: str, form: str) -> str:
+        mean, least, most = (format(found[name][part], form) for part in ("mean", "min", "max"))
+        return f"{mean} ({least} to {most})"
+
+    name = "Slurm, again" if kind == "slurm_against_itself" else f"`{kind}`"
+    return (
+        name,
+        told("relative_error", ".1%"),
+        told("median_start_error_s", ".1f"),
+        told("mean_start_error_s", ".0f"),
+        told("rank_correlation_of_waits", ".3f"),
+        told("rank_correlation_of_starts", ".4f"),
+    )
 
 
 PARTS: dict[str, Callable[..., str]] = {
@@ -323,14 +431,18 @@ PARTS: dict[str, Callable[..., str]] = {
     "knowledge": knowledge,
     "models": models,
     "orders": orders,
+    "cluster-orders": cluster_orders,
+    "conditions": conditions,
     "outcomes": outcomes,
     "placed-backfillings": placed_backfillings,
     "placements": placements,
     "readers": readers,
     "rules": rules,
     "schema": schema_table,
+    "semantics": semantics,
     "settings": settings,
     "simulate": simulate_results,
+    "slurm": slurm_results,
     "trace-read": trace_read,
     "writers": writers,
 }

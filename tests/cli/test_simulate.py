@@ -53,6 +53,25 @@ def test_the_schedule_can_be_drawn(presage: Presage, log: Path) -> None:
     assert Path("gantt.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_intervals_trims_and_promises_come_on_request(presage: Presage) -> None:
+    made = ("--jobs", "400", "--processors", "64", "--load", "0.9", "--seed", "1", "--set", "users=5")
+    assert presage("trace", "generate", "lublin", "log.swf", *made).exit_code == 0
+    call = ("simulate", "log.swf", "--policy", "fcfs+easy")
+    plain = presage(*call, "--json").document
+    asked = (*call, "--warm-up", "10%", "--cool-down", "20", "--sla", "1h", "--intervals")
+    whole = presage(*asked, "--json").document
+    assessment = whole.pop("assessment")
+    # What was there before stays as it was, of all jobs.
+    assert {**whole, "jobs_per_s": 0} == {**plain, "jobs_per_s": 0}
+    assert (assessment["jobs"], assessment["blocks"]) == (400 - 40 - 20, 20)
+    late = assessment["metrics"]["late_share"]
+    assert 0 <= late["low"] <= late["value"] <= late["high"] <= 1
+    assert {"user_slowdown_gini", "user_slowdown_jain", "overwaited_share"} <= assessment["metrics"].keys()
+    text = presage(*asked).out
+    assert "340 jobs, with 95 % intervals" in text
+    assert presage(*call, "--warm-up", "some").exit_code == 2
+
+
 def test_jobs_can_be_placed_on_nodes(presage: Presage) -> None:
     made = ("--jobs", "100", "--seed", "1", "--set", "nodes=10", "--load", "0.9")
     assert presage("trace", "generate", "gpu-cluster", "gpus.parquet", *made).exit_code == 0
@@ -64,12 +83,63 @@ def test_jobs_can_be_placed_on_nodes(presage: Presage) -> None:
     assert "fcfs+none" not in presage("simulate", "gpus.parquet", "--placement", "first-fit").out
 
 
+def test_semantics_and_partitions_are_options(presage: Presage) -> None:
+    made = ("--jobs", "60", "--seed", "1", "--set", "nodes=10", "--load", "0.9")
+    assert presage("trace", "generate", "gpu-cluster", "log.parquet", *made).exit_code == 0
+    options = ("--policy", "sjf", "--semantics", "commit", "--processors", "5000")
+    assert presage("simulate", "log.parquet", *options, "--json").document["semantics"] == "commit"
+
+
+def test_partitions_are_measured_each(presage: Presage) -> None:
+    Path("log.csv").write_text(
+        "JobID|Partition|Submit|Start|End|State|ReqCPUS|AllocCPUS|Timelimit\n"
+        "1|cpu|2024-03-04T09:00:00|2024-03-04T09:00:00|2024-03-04T10:00:00|COMPLETED|4|4|02:00:00\n"
+        "2|gpu|2024-03-04T09:00:01|2024-03-04T09:00:01|2024-03-04T09:10:01|COMPLETED|2|2|02:00:00\n"
+        "3|gpu|2024-03-04T09:00:02|2024-03-04T09:10:01|2024-03-04T09:20:01|COMPLETED|2|2|02:00:00\n"
+    )
+    call = ("simulate", "log.csv", "--partition", "cpu=4", "--partition", "gpu=2")
+    document = presage(*call, "--json").document
+    assert (document["processors"], document["jobs"], document["semantics"]) == (6, 3, "instant")
+    assert {name: part["jobs"] for name, part in document["partitions"].items()} == {"cpu": 1, "gpu": 2}
+    assert document["partitions"]["gpu"]["max_wait_s"] == 599
+    assert "Partition gpu" in presage(*call).out
+    for arguments, exit_code, message in (
+        (["--partition", "cpu=4"], 3, "like 'gpu'"),
+        (["--partition", "cpu=4", "--partition", "gpu=1"], 3, "its partition 'gpu' has 1"),
+        (["--partition", "cpu"], 2, "NAME=PROCESSORS"),
+        (["--partition", "cpu=4", "--processors", "4"], 2, "several ways"),
+        (["--by-partition"], 3, "table of nodes"),
+        (["--semantics", "events", "--processors", "4"], 2, "Did you mean 'event'?"),
+        (["--semantics", "event", "--placement", "best-fit"], 2, "placed on nodes"),
+    ):
+        result = presage("simulate", "log.csv", *arguments)
+        assert (result.exit_code, message in result.err) == (exit_code, True), result.err
+
+
 def test_policies_are_listed_with_their_formulas(presage: Presage) -> None:
     document = presage("policies", "list", "--json").document
     formulas = {order["name"]: order["formula"] for order in document["orders"]}
     assert formulas["saf"] == "r·p"
-    assert {entry["name"] for entry in document["backfillings"]} == {"none", "easy", "easy-sjbf", "conservative"}
+    assert {entry["name"] for entry in document["backfillings"]} >= {"none", "easy", "easy-sjbf", "conservative"}
+    assert [entry["name"] for entry in document["semantics"]] == ["instant", "event", "commit"]
+    assert {entry["name"] for entry in document["cluster_orders"]} >= {"tiresias", "drf", "multifactor"}
     assert "wfp3" in presage("policies", "list").out
+
+
+def test_conditions_and_preemption_need_only_a_log_and_nodes(presage: Presage, log: Path, tmp_path: Path) -> None:
+    conditions = tmp_path / "conditions.toml"
+    conditions.write_text("[checkpoints]\nevery_s = 60\n")
+    common = ["simulate", log, "--clean", "archive", "--conditions", conditions]
+    document = presage(*common, "--policy", "srtf", "--nodes", "4", "--json").document
+    assert document["policy"] == "srtf+skip@first-fit"
+    assert document["nodes"] == 4
+    assert document["disruptions"]["never_started"] == 0
+    assert "Disruptions" in presage(*common, "--policy", "tiresias").out
+    conditions.write_text("[frogs]\n")
+    result = presage(*common)
+    assert result.exit_code == 5
+    assert "frogs" in result.err
+    assert presage("simulate", log, "--clean", "archive", "--nodes", "4").exit_code == 2
 
 
 @pytest.mark.parametrize(

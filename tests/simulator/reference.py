@@ -55,9 +55,12 @@ class Cluster:
     capacity: int
     score: Score
     backfilling: str
+    semantics: str = "instant"
     waiting: list[Job] = field(default_factory=list)
     running: list[Job] = field(default_factory=list)
     most_used: int = 0
+    chosen: Job | None = None
+    reserved: int = 0
 
     @property
     def free(self) -> int:
@@ -67,16 +70,55 @@ class Cluster:
         arriving = list(jobs)
         while arriving or self.running:
             now = min([job.submit for job in arriving[:1]] + [job.start + job.run for job in self.running])
-            self.running = [job for job in self.running if job.start + job.run > now]
-            for job in self.running:
-                if job.planned_end <= now:
-                    again = min(job.limit, 2 * (now - job.start) + 60_000)
-                    job.planned_end = max(job.start + again, now + 1)
-            while arriving and arriving[0].submit <= now:
-                self.waiting.append(arriving.pop(0))
-            self.decide(now)
+            ended = [job for job in self.running if job.start + job.run == now]
+            arrived = [job for job in arriving if job.submit == now]
+            arriving = arriving[len(arrived) :]
+            if self.semantics == "instant":
+                self.running = [job for job in self.running if job not in ended]
+                self.waiting += arrived
+                self.renew_plans(now)
+                self.decide(now)
+            else:
+                self.simulate_events(arrived, sorted(ended, key=lambda job: job.number), now)
             self.most_used = max(self.most_used, self.capacity - self.free)
         return [job.start for job in jobs]
+
+    def simulate_events(self, arrived: list[Job], ended: list[Job], now: int) -> None:
+        if self.semantics == "event":
+            self.running = [job for job in self.running if job not in ended or job.planned_end != now]
+        for job in arrived:
+            self.waiting.append(job)
+            self.renew_plans(now)
+            self.react(now)
+        for job in ended:
+            if job in self.running:
+                self.running.remove(job)
+            self.renew_plans(now)
+            self.react(now)
+
+    def react(self, now: int) -> None:
+        if self.semantics == "event":
+            self.decide(now)
+            return
+        while self.waiting:
+            if self.chosen is None:
+                self.chosen = min(self.waiting, key=lambda job: (self.score(job, now), job.submit, job.number))
+                if self.chosen.size > self.free:
+                    self.reserved, _ = self.reservation(self.chosen)
+            if self.chosen.size > self.free:
+                break
+            self.begin(self.chosen, now)
+            self.chosen = None
+        if self.backfilling == "easy":
+            for job in list(self.waiting):
+                if job.size <= self.free and now + job.plan < self.reserved:
+                    self.begin(job, now)
+
+    def renew_plans(self, now: int) -> None:
+        for job in self.running:
+            if job.planned_end <= now:
+                again = min(job.limit, 2 * (now - job.start) + 60_000)
+                job.planned_end = max(job.start + again, now + 1)
 
     def decide(self, now: int) -> None:
         line = sorted(self.waiting, key=lambda job: (self.score(job, now), job.submit, job.number))

@@ -8,7 +8,7 @@ import pytest
 
 from presage.errors import InputError, UsageError
 from presage.simulator import Difference, compare
-from presage.simulator.comparison import gini, tail_share
+from presage.simulator.bootstrap import tail_share
 
 
 def schedule(
@@ -27,6 +27,7 @@ def schedule(
             "submit_ms": np.arange(count) * 1000,
             "wait_s": np.asarray(wait_s, np.float64),
             "run_s": pl.Series(np.full(count, run_s) if isinstance(run_s, float) else run_s),
+            "limit_s": pl.Series([None] * count, dtype=pl.Float64),
             "deadline_ms": pl.Series(
                 [None if at is None else round(at * 1000) for at in deadline_s or [None] * count], dtype=pl.Int64
             ),
@@ -60,14 +61,6 @@ def test_values_are_those_computed_by_hand() -> None:
     assert found.differences["user_slowdown_gini"].baseline == pytest.approx(0.5 / (2 * 2 * 1.25) * 1)
     # Four jobs are too few to say anything about chance.
     assert all(each.low is None and each.clear is None for each in found.differences.values())
-
-
-def test_gini() -> None:
-    assert gini(np.array([3.0, 3, 3, 3])) == pytest.approx(0)
-    assert gini(np.array([0.0, 0, 0, 8])) == pytest.approx(0.75)
-    # Mean absolute difference over twice the mean: |1-2| |1-3| |2-3| twice each, over 9, over 4.
-    assert gini(np.array([3.0, 1, 2])) == pytest.approx(2 * (1 + 2 + 1) / 9 / (2 * 2))
-    assert gini(np.zeros(3)) == 0
 
 
 @pytest.mark.parametrize(("blocks", "student"), [(10, 2.26216), (20, 2.09302), (200, 1.97196)])

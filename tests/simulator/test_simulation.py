@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from typing import Any
 
+import polars as pl
 import pytest
 
 from presage.errors import InputError, MissingDependencyError, UnknownNameError, UsageError
 from presage.policies import Policy
-from presage.simulator import jobs_of, simulate
+from presage.simulator import jobs_of, parse_partitions, partitions_of, simulate
 from presage.testing import make_job, make_trace
 from presage.traces import Trace
+from presage.traces.schema import conform
 from presage.traces.statistics import summarise
 from presage.traces.validation import Severity, validate
 
@@ -90,6 +94,83 @@ def test_run_times_come_from_numbers_only(trace: Trace) -> None:
         simulate(trace, plan_by="nothing")
     with pytest.raises(InputError, match="lacks a value for 3 jobs"):
         simulate(trace, plan_by="priority")
+
+
+def test_semantics_reach_the_engine_and_the_manifest(trace: Trace) -> None:
+    # The second job is chosen while the first runs, and kept although the third is shorter.
+    shorter = trace.with_jobs(trace.jobs.with_columns(limit_s=trace.jobs["run_s"]))
+    assert simulate(shorter, "sjf").trace.jobs["start_ms"].to_list() == [0, 105_000, 100_000]
+    committed = simulate(shorter, "sjf", semantics="commit")
+    assert committed.trace.jobs["start_ms"].to_list() == [0, 100_000, 160_000]
+    assert committed.trace.manifest.generator["simulated"]["semantics"] == committed.semantics == "commit"
+    with pytest.raises(UsageError, match="'commit' have no backfilling 'conservative'"):
+        simulate(trace, "sjf+conservative", semantics="commit")
+
+
+@pytest.fixture
+def parts() -> Trace:
+    """Two jobs of each of two partitions; each wants all that its partition has."""
+    return make_trace(
+        make_job(0, 0, 100, 4, partition="cpu"),
+        make_job(1, 0, 50, 2, partition="gpu"),
+        make_job(2, 0, 10, 2, partition="gpu"),
+        make_job(3, 0, 20, 4, partition="cpu"),
+    )
+
+
+def test_partitions_have_queues_of_their_own(parts: Trace) -> None:
+    result = simulate(parts, "fcfs", partitions={"gpu": 2, "cpu": 4, "idle": 10})
+    assert result.trace.jobs["start_ms"].to_list() == [0, 1_000, 51_000, 100_000]
+    assert (result.processors, result.metrics.jobs) == (16, 4)
+    assert result.metrics.mean_wait_s == pytest.approx((0 + 0 + 49 + 97) / 4)
+    assert {name: part.to_dict()["jobs"] for name, part in result.partitions.items()} == {
+        "gpu": 2,
+        "cpu": 2,
+        "idle": 0,
+    }
+    gpu = result.partitions["gpu"].metrics
+    assert gpu is not None
+    assert (gpu.mean_wait_s, gpu.utilization) == (49 / 2, 1.0)
+    assert result.trace.manifest.generator["simulated"]["partitions"] == {"gpu": 2, "cpu": 4, "idle": 10}
+    # In one pool of as many processors nobody would wait for the other partition's job.
+    assert simulate(parts, "fcfs", processors=16).metrics.mean_wait_s == 0
+
+
+def test_jobs_must_fit_into_a_partition_that_is_there(parts: Trace) -> None:
+    with pytest.raises(InputError, match=r"2 jobs are of partitions.*like 'cpu'.*--partition"):
+        simulate(parts, partitions={"gpu": 2})
+    with pytest.raises(InputError, match="needs 4 processors and its partition 'cpu' has 3"):
+        simulate(parts, partitions={"gpu": 2, "cpu": 3})
+    with pytest.raises(InputError, match="1 jobs name no partition"):
+        simulate(make_trace(make_job(0, 0, 1)), partitions={"gpu": 2})
+    for sizes in ({}, {"gpu": 0, "cpu": 4}):
+        with pytest.raises(UsageError):
+            simulate(parts, partitions=sizes)
+    with pytest.raises(UsageError, match="either the size"):
+        simulate(parts, processors=6, partitions={"gpu": 2, "cpu": 4})
+
+
+def test_partitions_are_known_from_nodes_that_are_in_one_each(parts: Trace) -> None:
+    def nodes(*rows: dict[str, Any]) -> Trace:
+        return replace(parts, nodes=conform(pl.DataFrame(rows), "nodes"))
+
+    known = nodes(
+        {"node_id": "a", "cpus": 2.0, "partitions": ["cpu"]},
+        {"node_id": "b", "cpus": 2.0, "partitions": ["cpu"]},
+        {"node_id": "c", "cpus": 2.0, "partitions": ["gpu"]},
+    )
+    assert partitions_of(known) == {"cpu": 4, "gpu": 2}
+    with pytest.raises(InputError, match="Partitions overlap: a is in cpu, gpu"):
+        partitions_of(nodes({"node_id": "a", "cpus": 2.0, "partitions": ["cpu", "gpu"]}))
+    with pytest.raises(InputError, match="does not say which processors"):
+        partitions_of(parts)
+
+
+def test_partitions_are_parsed() -> None:
+    assert parse_partitions(["gpu=64", " c=1 = 512"]) == {"gpu": 64, "c=1": 512}
+    for texts in (["gpu"], ["=3"], ["gpu=-1"], ["gpu=many"], ["gpu=1", "gpu=2"]):
+        with pytest.raises(UsageError):
+            parse_partitions(texts)
 
 
 @pytest.mark.parametrize(("text", "policy"), [("sjf", Policy("sjf")), ("SAF+Easy", Policy("saf", "easy"))])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,17 +12,17 @@ from hypothesis import strategies as st
 from presage.errors import InputError, PresageError, UnknownNameError, UsageError
 from presage.policies import Policy
 from presage.simulator import Scenario, Variant
-from presage.simulator.variants import (
-    KEYS,
+from presage.simulator.changes import (
     PATTERNS,
     add_burst,
     cap_limits,
     limit_to_run,
-    parse_seconds,
     redraw_arrivals,
     scale_limits,
     scale_load,
 )
+from presage.simulator.detailed import Checkpoints, Failures
+from presage.simulator.variants import KEYS, parse_seconds
 from presage.testing import make_job, make_trace
 from presage.traces import Machine, Trace
 from presage.traces.validation import Severity, validate
@@ -85,6 +86,25 @@ def test_other_arrivals_keep_jobs_and_load(trace: Trace, pattern: str) -> None:
     assert drawn.jobs["submit_ms"].is_sorted()
     assert drawn.jobs["submit_ms"].to_list()[:: len(trace) - 1] == [100_000, 400_000]
     assert redraw_arrivals(trace, pattern, seed=3).jobs.equals(drawn.jobs)
+
+
+def test_days_can_change_places() -> None:
+    """Jobs of three days, the last of which begins within the third: each keeps its time of the day."""
+    day_s = 86_400
+    submits = [100, 200, day_s + 150, 2 * day_s + 120, 2 * day_s + 5000]
+    trace = make_trace(*(make_job(submit, 3, 10, job_id=f"{n}") for n, submit in enumerate(submits)))
+    orders = set()
+    for seed in range(20):
+        drawn = redraw_arrivals(trace, "shuffled-days", seed=seed).jobs
+        assert drawn["submit_ms"].is_sorted()
+        moved = dict(zip(drawn["job_id"], (drawn["submit_ms"] / 1000).to_list(), strict=True))
+        assert all((moved[f"{n}"] - submit) % day_s == 0 for n, submit in enumerate(submits))
+        days = [int((moved[job] - 100) // day_s) for job in "023"]
+        assert sorted(days) == [0, 1, 2]
+        assert (moved["1"] - moved["0"], moved["4"] - moved["3"]) == (100, 4880)
+        assert (drawn["start_ms"] - drawn["submit_ms"]).to_list() == [3000] * 5
+        orders.add(tuple(days))
+    assert len(orders) == 6
 
 
 def test_arrivals_are_as_their_pattern_says(trace: Trace) -> None:
@@ -155,6 +175,38 @@ def test_jobs_are_chosen(scenario: Scenario) -> None:
         changed(scenario, "partition=gpus")
 
 
+def test_the_machine_is_divided_into_partitions(scenario: Scenario) -> None:
+    parts = changed(scenario, "partitions= cpu:4 ; gpu : 8", "burst=2@1s")
+    assert (parts.partitions, parts.processors) == ({"cpu": 4, "gpu": 8}, 12)
+    small = changed(scenario, "partitions=cpu:3;gpu:8", "oversized=drop")
+    assert small.trace.jobs["job_id"].to_list() == ["2", "3", "4"]
+    one = changed(scenario, "partitions=gpu:8", "partition=gpu")
+    assert (one.processors, len(one.trace)) == (8, 2)
+    with pytest.raises(InputError, match=r"2 jobs name none of the partitions cpu, ml, like 'gpu'"):
+        changed(scenario, "partitions=cpu:4;ml:8")
+    with pytest.raises(InputError, match="1 jobs name none of the partitions cpu\\. "):
+        changed(Scenario(make_trace(make_job(0, 0, 1), cpus=8), 8, Policy()), "partitions=cpu:8")
+
+
+def test_failures_and_checkpoints_have_times_seeds_and_nodes(scenario: Scenario) -> None:
+    plain = changed(scenario, "failures=500h", "seed=3")
+    assert plain.nodes is None
+    assert plain.conditions is not None
+    assert plain.conditions.failures == Failures(node_mtbf_h=500, node_repair_h=4, seed=3)
+    assert plain.conditions.checkpoints is None
+    full = changed(scenario, "checkpoints=1h/60s/2min", "failures=30d/90min@4")
+    assert full.nodes == 4
+    assert full.conditions is not None
+    assert full.conditions.failures == Failures(node_mtbf_h=720, node_repair_h=1.5)
+    assert full.conditions.checkpoints == Checkpoints(every_s=3600, cost_s=60, restart_s=120)
+
+
+@pytest.mark.parametrize("text", ["failures=500h", "partitions=cpu:4;gpu:8"])
+def test_the_present_has_neither_partitions_nor_failures(scenario: Scenario, text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be asked from the present on"):
+        changed(replace(scenario, now_ms=200_000), text)
+
+
 def test_a_burst_comes_on_the_clock_of_the_changed_load(scenario: Scenario) -> None:
     both = changed(scenario, "burst=1@10s", "load=2")
     submits = dict(both.trace.jobs.select("job_id", "submit_ms").iter_rows())
@@ -168,6 +220,8 @@ def test_variants_are_written_with_or_without_a_name() -> None:
     assert Variant.parse("nodes=+10% , load = 1.2").name == "nodes=+10%, load=1.2"
     assert Variant.parse("partition=a:b").changes == (("partition", "a:b"),)
     assert Variant.parse("as it is:") == Variant("as it is", ())
+    assert Variant.parse("partitions=a:1;b:2").changes == (("partitions", "a:1;b:2"),)
+    assert Variant.parse("apart: partitions=a:1;b:2").name == "apart"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +231,24 @@ def test_variants_are_written_with_or_without_a_name() -> None:
         ("arrivals=poison", UnknownNameError, "Did you mean 'poisson'"),
         ("policy=sjff", UnknownNameError, "Did you mean 'sjf'"),
         ("backfill=eazy", UnknownNameError, "Did you mean 'easy'"),
-        ("failures=0.01", UsageError, "Failures of nodes cannot be simulated on pooled processors"),
+        ("failures=1%", UsageError, "no length of time"),
+        ("failures=0h", UsageError, "above 0"),
+        ("failures=500h/0", UsageError, "above 0"),
+        ("failures=500h/4h/2h", UsageError, "500h/4h@32"),
+        ("failures=500h@0", UsageError, "500h/4h@32"),
+        ("failures=500h@many", UsageError, "500h/4h@32"),
+        ("checkpoints=1h", UsageError, "no failures"),
+        ("failures=500h, checkpoints=0s", UsageError, "above 0"),
+        ("failures=500h, checkpoints=1h/2h", UsageError, "no longer"),
+        ("failures=500h, checkpoints=1h/1s/1s/1s", UsageError, "1h/60s/120s"),
+        ("partitions=gpu", UsageError, "gpu:64;cpu:512"),
+        ("partitions=gpu:", UsageError, "gpu:64;cpu:512"),
+        ("partitions=gpu:64;", UsageError, "gpu:64;cpu:512"),
+        ("partitions=gpu:0", UsageError, "gpu:64;cpu:512"),
+        (f"partitions=gpu:{'9' * 5000}", UsageError, "gpu:64;cpu:512"),
+        ("partitions=gpu:4;gpu:8", UsageError, "twice"),
+        ("partitions=gpu:4;cpu:4, nodes=+1", UsageError, "sets nodes and partitions"),
+        ("processors=8, partitions=gpu:4;cpu:4", UsageError, "one size"),
         ("nodes", UsageError, "KEY=VALUE"),
         ("nodes=", UsageError, "KEY=VALUE"),
         ("nodes=10%", UsageError, r"\+10%"),
@@ -225,11 +296,13 @@ def test_lengths_of_time(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-VALUES = st.text(max_size=12) | st.from_regex(r"[-+x]?\d{1,5000}(%|@1d)?", fullmatch=True)
+VALUES = st.text(max_size=12) | st.from_regex(
+    r"[-+x]?\d{1,5000}(%|@1d)?|(a:|1h/)?[0-9/@;:h]{1,20}", fullmatch=True
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(key=st.sampled_from([*KEYS, "failures", ""]), value=VALUES)
+@given(key=st.sampled_from([*KEYS, ""]), value=VALUES)
 def test_no_text_breaks_the_parser(key: str, value: str) -> None:
     trace = make_trace(make_job(0, 0, 5, 1), make_job(9, 0, 5, 1), machine=Machine(nodes=2, cpus=8))
     with contextlib.suppress(PresageError):

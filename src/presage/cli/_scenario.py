@@ -8,6 +8,7 @@ import typer
 
 from presage.cli._output import names_in
 from presage.cli.trace import read_files
+from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +28,11 @@ OrderBy = Annotated[
 PlanBy = Annotated[
     str, typer.Option("--plan-by", help="Run time that reservations use: requested, actual, or a column.")
 ]
+WarmUp = Annotated[str, typer.Option("--warm-up", help="First jobs that are not measured: 500, or 5%.")]
+CoolDown = Annotated[str, typer.Option("--cool-down", help="Last jobs that are not measured: 500, or 5%.")]
+Sla = Annotated[
+    str | None, typer.Option("--sla", metavar="TIME", help="A promised wait, like 4h: which share waits longer?")
+]
 Kill = Annotated[bool, typer.Option("--kill", help="End jobs at their limit instead of letting them overrun.")]
 
 
@@ -37,6 +43,27 @@ def check_rules(clean: str | None) -> list[str]:
     rules = names_in(clean, "--clean")
     expand_rules(rules)
     return rules
+
+
+def parse_trim(text: str) -> float:
+    """Return what --warm-up or --cool-down leaves out: a share below 1, or a number of jobs. Raises UsageError."""
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not (0 <= value < 1 if percent else value >= 0 and value.is_integer()):
+        raise UsageError(
+            f"{text!r} jobs cannot be left out", expected="a number of jobs like 500, or a share like 5%"
+        )
+    return value
+
+
+def parse_sla(text: str | None) -> float | None:
+    """Return the seconds of --sla. Raises UsageError."""
+    from presage.simulator.variants import parse_seconds
+
+    return None if text is None else parse_seconds(text)
 
 
 def read_scenario(

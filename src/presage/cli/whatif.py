@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from presage.cli._outlook import print_outlook
 from presage.cli._output import Json, duration, emit_json, print_table, progress
-from presage.cli._scenario import Clean, Kill, Limit, OrderBy, PlanBy, Processors, check_rules, read_scenario
+from presage.cli._scenario import (
+    Clean,
+    CoolDown,
+    Kill,
+    Limit,
+    OrderBy,
+    PlanBy,
+    Processors,
+    Sla,
+    WarmUp,
+    check_rules,
+    parse_sla,
+    parse_trim,
+    read_scenario,
+)
 from presage.cli.trace import Files, Format, TimeZone
 from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from presage.simulator import Difference, Variant, WhatIf
+    from presage.traces import Trace
 
 _UNCLEAR = "~"
 _UNSAFE = re.compile(r"[^\w.+=%@-]+")
@@ -44,12 +60,29 @@ def whatif(
     order_by: OrderBy = "requested",
     plan_by: PlanBy = "requested",
     kill: Kill = False,
-    warm_up: Annotated[
-        str, typer.Option("--warm-up", help="First jobs to leave out of the comparison: 500, or 5%.")
-    ] = "0",
-    cool_down: Annotated[
-        str, typer.Option("--cool-down", help="Last jobs to leave out of the comparison: 500, or 5%.")
-    ] = "0",
+    warm_up: WarmUp = "0",
+    cool_down: CoolDown = "0",
+    sla: Sla = None,
+    present: Annotated[
+        bool,
+        typer.Option("--present", help="Start from the jobs that run and wait now: when will the queue drain?"),
+    ] = False,
+    now: Annotated[
+        str | None,
+        typer.Option(
+            "--now", metavar="TIME", help="When the present is: a date, or 2d after the first submit. [latest]"
+        ),
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, help="Draws of run times from the present on. [200]")
+    ] = None,
+    job_ids: Annotated[
+        list[str] | None, typer.Option("--job", metavar="ID", help="Tell when this job will start; repeatable.")
+    ] = None,
+    run_by: Annotated[
+        str | None,
+        typer.Option("--run-by", help="How long jobs will run: history, requested, a share like 50%, a column."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all draws; the same seed, the same answer.")] = 0,
     engine: Annotated[
         str | None,
@@ -64,6 +97,9 @@ def whatif(
         str | None,
         typer.Option("--out", "-o", metavar="DIR", help="Keep the schedules in this folder, as Parquet."),
     ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", help="Draw the comparison: .png, .svg, .pdf or .html.")
+    ] = None,
     format: Format = None,  # noqa: A002
     time_zone: TimeZone = None,
     json: Json = False,
@@ -71,42 +107,67 @@ def whatif(
     """Replay a trace as it is and with changes, and compare the schedules.
 
     All of --set and --load make one variant; every --variant makes one more. Keys: nodes, processors, policy,
-    backfill, load, arrivals, limits, burst, partition, queue, oversized, seed.
+    backfill, load, arrivals, limits, burst, partition, queue, partitions (gpu:64;cpu:512), oversized, failures
+    (500h, 500h/4h or 500h/4h@32: every 500 hours per node, 4 to repair, 32 nodes), checkpoints (1h or
+    1h/60s/120s), seed.
 
     Differences come with 95 % intervals from a paired block bootstrap.
 
+    With --present, --now or --job, nothing is replayed: the simulation starts from the jobs that run and wait at
+    that instant, and says when the waiting ones will start. How long jobs will run is drawn from history.
+
     Example: presage whatif log.swf.gz --clean archive --set nodes=+10% --set policy=sjf+easy --load 1.2 --json
+
+    Example: presage whatif jobs.txt --processors 512 --present --job 4711 --set nodes=+10%
     """
     from presage.fanout import check_engine
     from presage.policies import Policy
     from presage.simulator import what_if
+    from presage.traces.plots import check_picture, draw_contest
 
     variants = _variants(settings or [], load, texts or [])
     base = Policy.parse(policy)
-    trims = [_trim(text) for text in (warm_up, cool_down)]
+    trims = [parse_trim(text) for text in (warm_up, cool_down)]
+    sla_s = parse_sla(sla)
     rules = check_rules(clean)
     engine = engine or ("local" if workers else "serial")
     check_engine(engine)
+    common: dict[str, Any] = {
+        "policy": base, "processors": processors, "order_by": order_by, "plan_by": plan_by, "kill": kill,
+        "seed": seed, "engine": engine, "workers": workers,
+    }  # fmt: skip
+    if present or now or job_ids:
+        _check_none({"--out": out, "--plot": plot, "--sla": sla, "--warm-up": any(trims)}, "the present")
+        trace = read_scenario(files, format, time_zone, rules, processors, limit)
+        chosen = {"samples": samples, "run_by": run_by}
+        common |= {name: value for name, value in chosen.items() if value is not None}
+        _show_present(trace, variants, now, job_ids or [], common, json=json)
+        return
+    _check_none({"--samples": samples, "--run-by": run_by}, "a replay")
+    if not variants:
+        raise UsageError(
+            "There is nothing to change",
+            expected="--set, --load or --variant",
+            remedy="For example: --set nodes=+10%",
+        )
     places = _places(out, [variant.name for variant in variants])
+    if plot:
+        check_picture(plot)
     trace = read_scenario(files, format, time_zone, rules, processors, limit)
     with progress("Simulating", len(variants) + 1) as advance:
         answer = what_if(
             trace,
             variants,
-            policy=base,
-            processors=processors,
-            order_by=order_by,
-            plan_by=plan_by,
-            kill=kill,
-            seed=seed,
+            **common,
             warm_up=trims[0],
             cool_down=trims[1],
-            engine=engine,
-            workers=workers,
+            sla_s=sla_s,
             keep_schedules=bool(places),
             progress=lambda _done, _total: advance(1),
         )
     _keep(answer, places)
+    if plot:
+        draw_contest(answer.contest(trace), plot)
     if json:
         emit_json(answer.to_dict())
     else:
@@ -117,27 +178,36 @@ def _variants(settings: list[str], load: str | None, texts: list[str]) -> list[V
     from presage.simulator import Variant
 
     bare = [*settings, *([f"load={load}"] if load is not None else [])]
-    variants = [*([Variant.of(bare)] if bare else []), *(Variant.parse(text) for text in texts)]
-    if not variants:
-        raise UsageError(
-            "There is nothing to change",
-            expected="--set, --load or --variant",
-            remedy="For example: --set nodes=+10%",
-        )
-    return variants
+    return [*([Variant.of(bare)] if bare else []), *(Variant.parse(text) for text in texts)]
 
 
-def _trim(text: str) -> float:
-    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
-    try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = -1.0
-    if not (0 <= value < 1 if percent else value >= 0 and value.is_integer()):
-        raise UsageError(
-            f"{text!r} jobs cannot be left out", expected="a number of jobs like 500, or a share like 5%"
-        )
-    return value
+def _check_none(options: dict[str, Any], of_what: str) -> None:
+    for option, value in options.items():
+        if value:
+            raise UsageError(f"{option} means nothing for {of_what}", remedy="Leave it out")
+
+
+def _show_present(
+    trace: Trace,
+    variants: list[Variant],
+    now: str | None,
+    job_ids: list[str],
+    common: dict[str, Any],
+    *,
+    json: bool,
+) -> None:
+    from presage.simulator import what_comes
+    from presage.simulator.present import parse_instant
+
+    now_ms = parse_instant(now, trace) if now else None
+    with progress("Simulating", 4 * (len(variants) + 1)) as advance:
+        outlook = what_comes(trace, variants, now_ms=now_ms, progress=lambda *_: advance(1), **common)
+    for job_id in job_ids:
+        outlook.baseline.starts(job_id)
+    if json:
+        emit_json(outlook.to_dict(job_ids))
+    else:
+        print_outlook(outlook, job_ids)
 
 
 def _places(out: str | None, names: list[str]) -> dict[str, Path]:
@@ -187,12 +257,17 @@ def _print(answer: WhatIf) -> None:
         for metric, values in baselines.items()
     ]
     baseline = answer.baseline
-    title = f"{baseline.policy} on {baseline.processors:,} processors, {baseline.metrics.jobs:,} jobs, and what if"
+    nodes = f" of {baseline.nodes:,} nodes" if baseline.nodes else ""
+    machine = f"{baseline.processors:,} processors{nodes}"
+    title = f"{baseline.policy} on {machine}, {baseline.metrics.jobs:,} jobs, and what if"
     print_table(title, ("", *(["baseline"] if shared else []), *map(escape, names)), rows)
     typer.echo(
         f"In parentheses the change and its 95 % interval; {_UNCLEAR} if that includes no change; "
         "what is one number of a whole run has no interval."
     )
+    for run in (baseline, *(outcome.run for outcome in answer.outcomes)):
+        if run.disruptions is not None and run.disruptions.never_started:
+            typer.echo(f"{run.disruptions.never_started:,} jobs of {run.name} never ended, and are not compared.")
 
 
 def _cell(metric: str, difference: Difference | None, *, with_baseline: bool) -> str:

@@ -4,8 +4,8 @@ All amounts are int64: thousandths of a processor, MiB, thousandths of a GPU. GP
 those of node n are `first_gpu[n]` to `first_gpu[n + 1]`. The GPUs that a member holds are a bit mask over the GPUs
 of its node. Types and features are bit masks too; a node has exactly one bit of type.
 
-Handing over a Machine or Free costs about as much as looking at ten nodes, because every array in it is counted as
-used once more. So what runs once per node of a loop takes numbers, or single arrays.
+Functions that make no arrays are `lean`: handing a Machine or Free to any other costs about as much as looking at
+ten nodes, because every array in it is counted as used once more.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numba import njit
 
-from presage.simulator._structures import NEVER
+from presage.simulator._compiling import compiled as compiled
+from presage.simulator._compiling import lean
+from presage.simulator._states import DEEPEST, STATE_COLUMNS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
 
-# Columns of the tree. Inner nodes hold the largest (for LEAST the smallest, for masks the union) of their leaves.
-CPU, MEM, WHOLE, WIDEST, LEAST, MOST, TYPES, FEATURES = 0, 1, 2, 3, 4, 5, 6, 7
-COLUMNS = 8
+# Columns of the tree. Inner nodes hold the largest (for masks the union) of their leaves.
+CPU, MEM, WHOLE, WIDEST, MOST, TYPES, FEATURES = 0, 1, 2, 3, 4, 5, 6
+COLUMNS = 7
+# The last column of `racks`, whose others are the first of the tree.
+OUTDATED = 4
 GPU = 1000
 SCALE = 1_000_000
 # What kube-scheduler counts for a container that asks for nothing.
 NO_CPU, NO_MEM = 100, 200
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-"""Compile without checks of divisors, which are never 0."""
 
 
 class Machine(NamedTuple):
@@ -47,6 +47,12 @@ class Machine(NamedTuple):
     """Codes from 0."""
     top: Ints
     """The largest node's processors, memory and GPUs, each at least 1."""
+    kind: Ints
+    """Codes from 0; nodes of one kind differ in nothing but their racks."""
+    by_rack: Ints
+    """The nodes, rack by rack."""
+    first_of_rack: Ints
+    """Where each rack begins in `by_rack`; one entry more than racks."""
 
 
 class Free(NamedTuple):
@@ -67,7 +73,15 @@ class Free(NamedTuple):
     """Goes up with every change of a node."""
     tree: Ints
     real: bool
-    """Whether this is what is free now, not a thought; only then versions tell states apart."""
+    """Whether this state lasts, so that `states` is worth its upkeep."""
+    states: Ints
+    """The nodes ordered by state; see presage.simulator._states."""
+    stale: Ints
+    """How many nodes have changed since `states` last knew, then which, then a mark for each node if it has."""
+    racks: Ints
+    """Per rack the most that a node of it has free: CPU, MEM, WHOLE, WIDEST, and whether that is out of date."""
+    scratch: Ints
+    """Room to search in."""
 
 
 class Want(NamedTuple):
@@ -95,9 +109,12 @@ def all_free(machine: Machine, real: bool) -> Free:
         leaves *= 2
     gpu = np.full(machine.first_gpu[count], GPU, np.int64)
     zeros = np.zeros(count, np.int64)
+    states = np.zeros((2 * count if real else 1, STATE_COLUMNS), np.int64)
+    racks = np.ones((len(machine.first_of_rack) - 1, OUTDATED + 1), np.int64)
     free = Free(
         machine.cpu.copy(), machine.mem.copy(), gpu, zeros.copy(), zeros.copy(), zeros.copy(), zeros.copy(),
-        zeros.copy(), zeros.copy(), np.zeros((2 * leaves, COLUMNS), np.int64), real,
+        zeros.copy(), zeros.copy(), np.zeros((2 * leaves, COLUMNS), np.int64), real, states,
+        np.zeros(2 * count + 1, np.int64), racks, np.zeros((3, max(count, DEEPEST)), np.int64),
     )  # fmt: skip
     for node in range(count):
         _sum_up_node(machine.first_gpu, gpu, free.whole, free.widest, free.gpu_sum, node)
@@ -105,7 +122,7 @@ def all_free(machine: Machine, real: bool) -> Free:
     return free
 
 
-@compiled
+@lean
 def sum_up(gpu: Ints, first: int, last: int) -> tuple[int, int, int]:
     """Return of GPUs `first` to `last` how many are unused, the most free of one, and the sum of what is free."""
     whole = 0
@@ -120,37 +137,34 @@ def sum_up(gpu: Ints, first: int, last: int) -> tuple[int, int, int]:
     return whole, widest, total
 
 
-@compiled
+@lean
 def _sum_up_node(first_gpu: Ints, gpu: Ints, whole: Ints, widest: Ints, total: Ints, node: int) -> None:
     whole[node], widest[node], total[node] = sum_up(gpu, first_gpu[node], first_gpu[node + 1])
 
 
-@compiled
+@lean
 def free_share(cpu: int, mem: int, gpu: int, top: Ints) -> int:
     """Return what is free as a share of the largest node, all resources added up, in millionths."""
     return int(cpu * SCALE // top[0] + mem * SCALE // top[1] + gpu * SCALE // top[2])
 
 
-@compiled
+@lean
 def _join(tree: Ints, at: int) -> bool:
     """Compute an inner node from its children; return whether it changed."""
     left = 2 * at
     right = left + 1
     changed = False
     for column in range(MOST + 1):
-        if column == LEAST:
-            value = min(tree[left, column], tree[right, column])
-        else:
-            value = max(tree[left, column], tree[right, column])
+        value = max(tree[left, column], tree[right, column])
         if value != tree[at, column]:
             tree[at, column] = value
             changed = True
     return changed
 
 
-@compiled
+@lean
 def build_tree(machine: Machine, free: Free) -> None:
-    """Compute the whole tree from the other arrays."""
+    """Compute the whole tree from the other arrays; all that is ordered by state or rack is out of date."""
     cpu, mem, gpu_sum, top, tree = free.cpu, free.mem, free.gpu_sum, machine.top, free.tree
     leaves = len(tree) // 2
     for node in range(leaves):
@@ -161,23 +175,36 @@ def build_tree(machine: Machine, free: Free) -> None:
             tree[at, MEM] = mem[node]
             tree[at, WHOLE] = free.whole[node]
             tree[at, WIDEST] = free.widest[node]
-            tree[at, LEAST] = share
             tree[at, MOST] = share
             tree[at, TYPES] = machine.type_bit[node]
             tree[at, FEATURES] = machine.features[node]
         else:
             tree[at, :] = 0
             tree[at, CPU] = -1  # nothing fits
-            tree[at, LEAST] = NEVER
     for at in range(leaves - 1, 0, -1):
         _join(tree, at)
         tree[at, TYPES] = tree[2 * at, TYPES] | tree[2 * at + 1, TYPES]
         tree[at, FEATURES] = tree[2 * at, FEATURES] | tree[2 * at + 1, FEATURES]
+    for node in range(len(cpu)):
+        _set_stale(free.stale, node)
+    free.racks[:, OUTDATED] = 1
 
 
-@compiled
+@lean
+def _set_stale(stale: Ints, node: int) -> None:
+    """Note once that a node has changed. `stale` ends with a mark for each node."""
+    marks = (len(stale) + 1) // 2
+    if stale[marks + node] == 0:
+        stale[marks + node] = 1
+        stale[0] += 1
+        stale[stale[0]] = node
+
+
+@lean
 def update_tree(machine: Machine, free: Free, node: int) -> None:
     """Bring the tree up to date after a change of one node."""
+    _set_stale(free.stale, node)
+    free.racks[machine.rack[node], OUTDATED] = 1
     tree = free.tree
     at = node + len(tree) // 2
     share = free_share(free.cpu[node], free.mem[node], free.gpu_sum[node], machine.top)
@@ -185,14 +212,13 @@ def update_tree(machine: Machine, free: Free, node: int) -> None:
     tree[at, MEM] = free.mem[node]
     tree[at, WHOLE] = free.whole[node]
     tree[at, WIDEST] = free.widest[node]
-    tree[at, LEAST] = share
     tree[at, MOST] = share
     at >>= 1
     while at >= 1 and _join(tree, at):
         at >>= 1
 
 
-@compiled
+@lean
 def change(machine: Machine, free: Free, node: int, want: Want, gpus: int, sign: int) -> None:
     """Add (`sign` 1) or subtract (-1) one member to what is free on a node; the tree is left as it is."""
     free.cpu[node] += sign * want.cpu
@@ -211,21 +237,21 @@ def change(machine: Machine, free: Free, node: int, want: Want, gpus: int, sign:
     free.version[node] += 1
 
 
-@compiled
+@lean
 def take(machine: Machine, free: Free, node: int, want: Want, gpus: int) -> None:
     """Put one member on a node."""
     change(machine, free, node, want, gpus, -1)
     update_tree(machine, free, node)
 
 
-@compiled
+@lean
 def give_back(machine: Machine, free: Free, node: int, want: Want, gpus: int) -> None:
     """Take one member off a node."""
     change(machine, free, node, want, gpus, 1)
     update_tree(machine, free, node)
 
 
-@compiled
+@lean
 def has_room(tree: Ints, at: int, want: Want) -> bool:
     """Return whether one member fits on a leaf, or may fit on one below an inner node."""
     return bool(
@@ -238,7 +264,7 @@ def has_room(tree: Ints, at: int, want: Want) -> bool:
     )
 
 
-@compiled
+@lean
 def find_node(tree: Ints, node: int, want: Want) -> int:
     """Return the first node at or behind `node` that has room for a member, or -1."""
     leaves = len(tree) // 2
@@ -258,7 +284,7 @@ def find_node(tree: Ints, node: int, want: Want) -> int:
         at += 1
 
 
-@compiled
+@lean
 def room(cpu: int, mem: int, whole: int, gpu: Ints, first: int, last: int, want: Want, most: int) -> int:
     """Return how many members fit into `cpu`, `mem`, `whole` GPUs and GPUs `first` to `last`, at most `most`.
 
@@ -279,7 +305,7 @@ def room(cpu: int, mem: int, whole: int, gpu: Ints, first: int, last: int, want:
     return count
 
 
-@compiled
+@lean
 def room_on(machine: Machine, free: Free, node: int, want: Want) -> int:
     """Return how many members fit on a node together, at most as many as the job has."""
     if (machine.type_bit[node] & want.types) == 0 or (machine.features[node] & want.features) != want.features:
@@ -288,7 +314,7 @@ def room_on(machine: Machine, free: Free, node: int, want: Want) -> int:
     return room(free.cpu[node], free.mem[node], free.whole[node], free.gpu, first, last, want, want.tasks)
 
 
-@compiled
+@lean
 def total_room(machine: Machine, free: Free, want: Want) -> int:
     """Return how many members fit, at most as many as the job has.
 
@@ -304,7 +330,7 @@ def total_room(machine: Machine, free: Free, want: Want) -> int:
     return total
 
 
-@compiled
+@lean
 def pick_gpus(machine: Machine, free: Free, node: int, want: Want) -> int:
     """Return the GPUs for one member: the first free ones, or the one with the least left that is enough."""
     first = machine.first_gpu[node]
@@ -326,7 +352,7 @@ def pick_gpus(machine: Machine, free: Free, node: int, want: Want) -> int:
     return mask
 
 
-@compiled
+@lean
 def copy_amounts(source: Free, target: Free) -> None:
     """Copy everything but versions and the tree."""
     for node in range(len(source.cpu)):
@@ -341,7 +367,7 @@ def copy_amounts(source: Free, target: Free) -> None:
         target.gpu[at] = source.gpu[at]
 
 
-@compiled
+@lean
 def meet(machine: Machine, one: Free, other: Free, target: Free, begin: int, end: int) -> None:
     """Set nodes `begin` to `end` of `target` to what is free in both; the tree is left as it is."""
     first_gpu, gpu, whole, widest, total = (

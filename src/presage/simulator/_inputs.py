@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.simulator._cluster import GPU, Machine
+from presage.simulator._cluster import COLUMNS, CPU, FEATURES, GPU, MEM, TYPES, WHOLE, WIDEST, Machine
+from presage.simulator._demands import Demands
 from presage.simulator._fragmentation import Typical
-from presage.simulator._placed import Demands
+from presage.simulator._waiting import Waiting, no_waiting
 
 if TYPE_CHECKING:
     from presage.simulator.jobs import IntArray
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_TYPICAL = 256
 """How many kinds of tasks, the most frequent first, stand for the workload where fragmentation is computed."""
-_MEMORY_CELLS = 2_000_000
+_MOST_SPANS = 60
 
 
 def machine_of(nodes: Nodes) -> Machine:
@@ -30,6 +31,9 @@ def machine_of(nodes: Nodes) -> Machine:
         features=owned(nodes.features),
         rack=owned(nodes.rack),
         top=np.maximum(top, 1),
+        kind=_numbered(nodes.cpu_milli, nodes.mem_mib, nodes.gpus, nodes.type_bit, nodes.features),
+        by_rack=np.argsort(nodes.rack, kind="stable"),
+        first_of_rack=offsets(np.bincount(nodes.rack)),
     )
 
 
@@ -47,34 +51,39 @@ def demands_of(jobs: PlacedJobs) -> Demands:
     )
 
 
-def typical_of(jobs: PlacedJobs, remembered: tuple[int, int] = (0, 0)) -> Typical:
-    """Return the most frequent kinds of tasks that want GPUs.
+def waiting_of(demands: Demands, rank: IntArray) -> Waiting:
+    """Return the state in which none of these jobs waits yet."""
+    slot = np.empty(len(rank), np.int64)
+    slot[np.lexsort((rank, demands.shape))] = np.arange(len(rank))
+    wants = np.zeros((int(demands.shape.max()) + 1, COLUMNS), np.int64)
+    for column, amounts in (
+        (CPU, demands.cpu), (MEM, demands.mem), (WHOLE, demands.gpus), (WIDEST, demands.share),
+        (TYPES, demands.types), (FEATURES, demands.features),
+    ):  # fmt: skip
+        wants[demands.shape, column] = amounts
+    return no_waiting(demands.shape, rank, slot, wants)
 
-    `remembered` is the number of shapes of jobs and of nodes for which descents are to keep what they computed,
-    as far as the memory set aside for it goes.
-    """
+
+def typical_of(jobs: PlacedJobs) -> Typical:
+    """Return the most frequent kinds of tasks that want GPUs."""
     wanting = jobs.select(np.flatnonzero(jobs.gpus + jobs.gpu_milli))
     kinds, example, kind = np.unique(_numbered(*_wants(wanting)), return_index=True, return_inverse=True)
     weight = np.bincount(kind, wanting.tasks, minlength=len(kinds)).astype(np.int64)
     most = np.argsort(-weight, kind="stable")[:MOST_TYPICAL]
+    bound = _numbered(wanting.gpu_types[example[most]], wanting.features[example[most]])
+    most = most[np.argsort(bound, kind="stable")]
     tasks = wanting.select(example[most])
     levels, level = np.unique(np.where(tasks.gpu_milli > 0, tasks.gpu_milli, GPU), return_inverse=True)
-    shapes, nodes = remembered
-    cells = (max(min(shapes, _MEMORY_CELLS // max(nodes, 1)), 1), nodes)
+    low = np.unique(np.concatenate(([0], levels[:: len(levels) // _MOST_SPANS + 1], [GPU])))
+    wants = (tasks.cpu_milli, tasks.mem_mib, tasks.gpus, tasks.gpu_milli)
     return Typical(
-        cpu=tasks.cpu_milli,
-        mem=tasks.mem_mib,
-        gpus=tasks.gpus,
-        share=tasks.gpu_milli,
-        types=tasks.gpu_types,
-        features=tasks.features,
-        weight=weight[most],
-        level=level.astype(np.int64),
+        tasks=np.stack([*wants, weight[most], level, tasks.gpu_types, tasks.features], axis=1).astype(np.int64),
+        first=offsets(np.bincount(bound)),
         levels=levels.astype(np.int64),
-        slot_shape=np.full(cells[0], -1, np.int64),
-        version=np.full(cells, -1, np.int64),
-        growth=np.zeros(cells, np.int64),
-        mask=np.zeros(cells, np.int64),
+        total=int(weight[most].sum()),
+        span_of=np.searchsorted(low, np.arange(GPU + 1), side="right") - 1,
+        spans=np.stack([low, np.append(low[1:] - 1, GPU)], axis=1).astype(np.int64),
+        scratch=np.zeros((2, len(levels)), np.int64),
     )
 
 

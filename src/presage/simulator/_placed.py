@@ -20,33 +20,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from presage.simulator._cluster import (
-    CPU,
-    MEM,
-    WHOLE,
-    WIDEST,
-    Free,
-    Machine,
-    Want,
-    build_tree,
-    change,
-    compiled,
-    copy_amounts,
-    give_back,
-    meet,
-    room_on,
-    take,
-    total_room,
-    update_tree,
-)
+from presage.simulator._cluster import Free, Machine, change, give_back, total_room
+from presage.simulator._compiling import compiled, lean
+from presage.simulator._demands import Demands as Demands
+from presage.simulator._demands import Places as Places
+from presage.simulator._demands import want_of as want_of
 from presage.simulator._placements import place
-from presage.simulator._pooled import GRACE_MS, STATIC, in_order
-from presage.simulator._structures import (
-    NEVER,
-    insert_running,
-    pop_end,
-    push_end,
-    remove_running,
+from presage.simulator._pooled import STATIC, in_order
+from presage.simulator._shadow import CHANGES, Shadow, begin, finish, plan_anew, reserve
+from presage.simulator._structures import pop_end, push_end
+from presage.simulator._waiting import (
+    ANY_PLAN,
+    OPEN,
+    SHUT,
+    Waiting,
+    first_in_line,
+    join,
+    leave,
+    may_hold,
+    next_of_shape,
+    reopen,
+    shut,
+    tidy,
 )
 
 if TYPE_CHECKING:
@@ -60,37 +55,48 @@ if TYPE_CHECKING:
 
 # Codes of presage.policies.
 NONE, EASY, SKIP = 0, 1, 2
+# What came of trying to start a job.
+STARTED, NO_ROOM, TOO_LONG = 0, 1, 2
 
 
-class Demands(NamedTuple):
-    """What every job wants: one entry per job, fields as in Want."""
+class Simulation(NamedTuple):
+    """All that the engine works with. Every job must fit on the empty machine; `free` must be all of it."""
 
-    tasks: Ints
-    cpu: Ints
-    mem: Ints
-    gpus: Ints
-    share: Ints
-    types: Ints
-    features: Ints
-    shape: Ints
-    """Jobs that want the same have the same number."""
-
-
-class Places(NamedTuple):
-    """Where members run: those of job j are entries `first[j]` to `first[j + 1]`."""
-
-    first: Ints
-    node: Ints
-    gpus: Ints
-
-
-@compiled
-def want_of(demands: Demands, job: int) -> Want:
-    """Return what one job wants."""
-    return Want(
-        demands.tasks[job], demands.cpu[job], demands.mem[job], demands.gpus[job], demands.share[job],
-        demands.types[job], demands.features[job],
-    )  # fmt: skip
+    submit: Ints
+    run: Ints
+    plan: Ints
+    limit: Ints
+    estimate_s: Floats
+    size: Ints
+    rule: int
+    """The code of a dynamic order, or STATIC to go by rank."""
+    backfilling: int
+    placement: int
+    demands: Demands
+    machine: Machine
+    free: Free
+    typical: Typical
+    waiting: Waiting
+    shadow: Shadow
+    """Only for EASY."""
+    boxed: Ints
+    """By shape: the number of changes of the shadow's `both` in which no job of it fitted, or -1."""
+    ends: Ints
+    """A heap of the running jobs by end."""
+    ending: Ints
+    """The jobs of the heap; behind it those that have just ended."""
+    running: Ints
+    """The length of the heap."""
+    ended: Ints
+    """How many jobs have ended."""
+    ranks: Ints
+    """A heap for backfilling: the first candidate of each shape by rank."""
+    candidates: Ints
+    """The jobs of the heap."""
+    queue: Ints
+    """For dynamic orders the waiting jobs in order of arrival."""
+    start: Ints
+    places: Places
 
 
 @compiled
@@ -107,7 +113,7 @@ def fitting(machine: Machine, free: Free, demands: Demands) -> Flags:
     return fits
 
 
-@compiled
+@lean
 def occupy(machine: Machine, free: Free, demands: Demands, places: Places, jobs: Ints) -> None:
     """Take the places of some jobs out of what is free; the tree is left as it is."""
     for job in jobs:
@@ -117,269 +123,217 @@ def occupy(machine: Machine, free: Free, demands: Demands, places: Places, jobs:
 
 
 @compiled
-def run_placed(
-    submit: Ints,
-    run: Ints,
-    plan: Ints,
-    limit: Ints,
-    estimate_s: Floats,
-    size: Ints,
-    rank: Ints,
-    order: Ints,
-    rule: int,
-    backfilling: int,
-    placement: int,
-    demands: Demands,
-    machine: Machine,
-    free: Free,
-    spare: Free,
-    both: Free,
-    typical: Typical,
-    start: Ints,
-    places: Places,
-) -> None:
-    """Fill `start` and `places`. Every job must fit on the empty machine; `free` must be all of it.
-
-    `rule` is the code of a dynamic order, or STATIC to go by `rank` (`order[rank[job]] == job`). `spare` and
-    `both` are room for EASY to compute in.
-    """
-    count = len(submit)
-    leaves = 1
-    while leaves < count:
-        leaves *= 2
-    waits = np.full((2 * leaves if rule == STATIC else 2, 4), NEVER, np.int64)
-    queue = np.empty(count, np.int64)
-    queued = np.zeros(count, np.bool_)
-    ends = np.empty(count + 1, np.int64)
-    ending = np.empty(count + 1, np.int64)
-    planned = np.empty(count + 1, np.int64)
-    holding = np.empty(count + 1, np.int64)
-    planned_end = np.empty(count, np.int64)
-    hopeless_since = np.full(count, -1, np.int64)
-    too_long_in = np.full(count, -1, np.int64)
-    most_tasks = demands.tasks.max()
-    reserved_nodes = np.empty(most_tasks, np.int64)
-    reserved_gpus = np.empty(most_tasks, np.int64)
-    plans = backfilling == EASY
-    running = 0
-    waiting = 0
+def run_placed(sim: Simulation) -> None:
+    """Fill `start` and `places`."""
+    if sim.rule == STATIC:
+        _run_by_rank(sim)
+        return
     arrived = 0
-    ended = 0
-    instant = 0
-    while arrived < count or running > 0:
-        next_is_end = running > 0 and (arrived >= count or ends[0] <= submit[arrived])
-        now = ends[0] if next_is_end else submit[arrived]
-        instant += 1
-        ends_before = ended
-        while running > 0 and ends[0] <= now:
-            job = ending[0]
-            running -= 1
-            ended += 1
-            pop_end(ends, ending, running)
-            if plans:
-                remove_running(planned, holding, running, planned_end[job], job)
-            want = want_of(demands, job)
-            for member in range(places.first[job], places.first[job + 1]):
-                give_back(machine, free, places.node[member], want, places.gpus[member])
-        while plans and running > 0 and planned[0] <= now:
-            job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
-            end = max(start[job] + again, now + 1)
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
-        first = arrived
-        while arrived < count and submit[arrived] <= now:
-            queued[arrived] = True
-            if rule == STATIC:
-                _set_waiting(waits, leaves, rank[arrived], demands, arrived)
-            else:
-                queue[waiting] = arrived
-            waiting += 1
-            arrived += 1
+    queued = 0
+    while arrived < len(sim.submit) or sim.running[0] > 0:
+        now, first, ended = _next_instant(sim, arrived), arrived, sim.ended[0]
+        arrived = _advance(sim, arrived, now)
+        for job in range(first, arrived):
+            sim.queue[queued] = job
+            queued += 1
         # Without an end, jobs that were passed over still do not fit: only the newcomers are looked at.
-        only_new = backfilling == SKIP and ended == ends_before
-        listed = only_new or rule != STATIC
-        if only_new:
-            line = in_order(np.arange(first, arrived), now, submit, estimate_s, size, rank, rule)
-        elif listed:
-            line = in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
-        else:
-            line = queue[:0]
-        blocked = False
-        head = first
-        reserved = False
-        shadow = now
-        position = 0
-        left = waiting
-        while True:
-            if listed:
-                if position >= len(line):
-                    break
-                job = line[position]
-            else:
-                picky = backfilling == SKIP or blocked
-                position = _find_waiting(waits, leaves, position, free.tree, picky)
-                if position < 0:
-                    break
-                job = order[position]
-            position += 1
-            shape = demands.shape[job]
-            if blocked and hopeless_since[shape] == ended:
-                continue
-            want = want_of(demands, job)
-            nodes = places.node[places.first[job] : places.first[job + 1]]
-            gpus = places.gpus[places.first[job] : places.first[job + 1]]
-            if not blocked:
-                fits = hopeless_since[shape] != ended and place(
-                    placement, machine, free, want, shape, typical, nodes, gpus
-                )
-                if not fits:
-                    hopeless_since[shape] = ended
-                    if backfilling == NONE:
-                        break
-                    if backfilling == EASY:
-                        blocked = True
-                        head = job
-                    continue
-            else:
-                if total_room(machine, free, want) < want.tasks:
-                    hopeless_since[shape] = ended
-                    continue
-                if not reserved:
-                    reserved = True
-                    shadow = _reserve(
-                        placement, machine, free, spare, both, demands, head, typical, planned, holding, running,
-                        places, reserved_nodes, reserved_gpus,
-                    )  # fmt: skip
-                if now + plan[job] <= shadow:
-                    place(placement, machine, free, want, shape, typical, nodes, gpus)
-                    for node in nodes:
-                        meet(machine, free, spare, both, node, node + 1)
-                        update_tree(machine, both, node)
-                else:
-                    if too_long_in[shape] == instant:
-                        continue
-                    if not place(placement, machine, both, want, shape, typical, nodes, gpus):
-                        too_long_in[shape] = instant
-                        continue
-                    for member in range(want.tasks):
-                        take(machine, free, nodes[member], want, gpus[member])
-                        change(machine, spare, nodes[member], want, gpus[member], -1)
-            start[job] = now
-            push_end(ends, ending, running, now + run[job], job)
-            if plans:
-                planned_end[job] = now + plan[job]
-                insert_running(planned, holding, running, planned_end[job], job)
-            running += 1
-            waiting -= 1
-            queued[job] = False
-            if rule == STATIC:
-                _unset_waiting(waits, leaves, rank[job])
-        if rule != STATIC and waiting < left:
-            # The queue stays in submit order, so that a stable sort breaks ties by it.
-            kept = 0
-            for at in range(left):
-                if queued[queue[at]]:
-                    queue[kept] = queue[at]
-                    kept += 1
+        only_new = sim.backfilling == SKIP and sim.ended[0] == ended
+        line = np.arange(first, arrived) if only_new else sim.queue[:queued]
+        line = in_order(line, now, sim.submit, sim.estimate_s, sim.size, sim.waiting.rank, sim.rule)
+        _decide_in_line(sim, line, now)
+        # The queue stays in submit order, so that a stable sort breaks ties by it.
+        kept = 0
+        for at in range(queued):
+            if sim.waiting.queued[sim.queue[at]]:
+                sim.queue[kept] = sim.queue[at]
+                kept += 1
+        queued = kept
 
 
-@compiled
-def _reserve(
-    placement: int,
-    machine: Machine,
-    free: Free,
-    spare: Free,
-    both: Free,
-    demands: Demands,
-    head: int,
-    typical: Typical,
-    planned: Ints,
-    holding: Ints,
-    running: int,
-    places: Places,
-    nodes: Ints,
-    gpus: Ints,
-) -> int:
-    """Return the shadow time of `head`; set `spare` to what is free then beside it, `both` to what is now too."""
-    want = want_of(demands, head)
-    copy_amounts(free, spare)
-    fits = total_room(machine, free, want)
-    shadow = 0
-    at = 0
-    while fits < want.tasks:
-        shadow = planned[at]
-        while at < running and planned[at] == shadow:
-            released = want_of(demands, holding[at])
-            for member in range(places.first[holding[at]], places.first[holding[at] + 1]):
-                node = places.node[member]
-                fits -= room_on(machine, spare, node, want)
-                change(machine, spare, node, released, places.gpus[member], 1)
-                fits += room_on(machine, spare, node, want)
-            at += 1
-    build_tree(machine, spare)
-    place(placement, machine, spare, want, demands.shape[head], typical, nodes, gpus)
-    meet(machine, free, spare, both, 0, len(free.cpu))
-    build_tree(machine, both)
-    return shadow
+@lean
+def _run_by_rank(sim: Simulation) -> None:
+    arrived = 0
+    while arrived < len(sim.submit) or sim.running[0] > 0:
+        now = _next_instant(sim, arrived)
+        arrived = _advance(sim, arrived, now)
+        _decide(sim, now)
 
 
-@compiled
-def _set_waiting(waits: Ints, leaves: int, rank: int, demands: Demands, job: int) -> None:
-    """Put a job into the tree of waiting jobs by rank, whose inner nodes hold the least that any below wants."""
-    at = rank + leaves
-    waits[at, CPU] = demands.cpu[job]
-    waits[at, MEM] = demands.mem[job]
-    waits[at, WHOLE] = demands.gpus[job]
-    waits[at, WIDEST] = demands.share[job]
-    _climb(waits, at)
+@lean
+def _next_instant(sim: Simulation, arrived: int) -> int:
+    if sim.running[0] > 0 and (arrived >= len(sim.submit) or sim.ends[0] <= sim.submit[arrived]):
+        return int(sim.ends[0])
+    return int(sim.submit[arrived])
 
 
-@compiled
-def _unset_waiting(waits: Ints, leaves: int, rank: int) -> None:
-    at = rank + leaves
-    waits[at, :] = NEVER
-    _climb(waits, at)
+@lean
+def _advance(sim: Simulation, arrived: int, now: int) -> int:
+    """Let the jobs end that end now, plan anew, let the next jobs arrive; return how many have arrived."""
+    if sim.running[0] > 0 and sim.ends[0] <= now:
+        _end_jobs(sim, now)
+    if sim.backfilling == EASY:
+        plan_anew(sim.shadow, sim.machine, sim.free, sim.demands, sim.places, now, sim.start, sim.limit)
+    while arrived < len(sim.submit) and sim.submit[arrived] <= now:
+        join(sim.waiting, arrived, sim.plan[arrived])
+        arrived += 1
+    return arrived
 
 
-@compiled
-def _climb(waits: Ints, at: int) -> None:
-    at >>= 1
-    changed = True
-    while at >= 1 and changed:
-        changed = False
-        for column in range(4):
-            least = min(waits[2 * at, column], waits[2 * at + 1, column])
-            if least != waits[at, column]:
-                waits[at, column] = least
-                changed = True
-        at >>= 1
+@lean
+def _end_jobs(sim: Simulation, now: int) -> None:
+    """Give back what the jobs that end now have, and note which shapes may fit again."""
+    ends, ending, running, places, waiting, tree = (
+        sim.ends, sim.ending, sim.running, sim.places, sim.waiting, sim.free.tree,
+    )  # fmt: skip
+    before = running[0]
+    while running[0] > 0 and ends[0] <= now:
+        job = ending[0]
+        running[0] -= 1
+        sim.ended[0] += 1
+        pop_end(ends, ending, running[0])
+        ending[running[0]] = job
+        want = want_of(sim.demands, job)
+        for member in range(places.first[job], places.first[job + 1]):
+            give_back(sim.machine, sim.free, places.node[member], want, places.gpus[member])
+        if sim.backfilling == EASY:
+            finish(sim.shadow, sim.machine, sim.free, sim.demands, places, job)
+    last = -1
+    for at in range(running[0], before):
+        for member in range(places.first[ending[at]], places.first[ending[at] + 1]):
+            node = places.node[member]
+            if node != last:
+                reopen(waiting, tree, node)
+                if sim.backfilling == EASY:
+                    _unbox(sim, node)
+            last = node
 
 
-@compiled
-def _find_waiting(waits: Ints, leaves: int, rank: int, tree: Ints, picky: bool) -> int:
-    """Return the first waiting rank at or behind `rank`, or -1; if `picky`, the first that some node may hold."""
-    if rank >= leaves:
-        return -1
-    most_cpu = tree[1, CPU] if picky else NEVER - 1
-    most_mem = tree[1, MEM] if picky else NEVER - 1
-    most_gpus = tree[1, WHOLE] if picky else NEVER - 1
-    most_share = tree[1, WIDEST] if picky else NEVER - 1
-    at = rank + leaves
-    while True:
-        if (
-            waits[at, CPU] <= most_cpu
-            and waits[at, MEM] <= most_mem
-            and waits[at, WHOLE] <= most_gpus
-            and waits[at, WIDEST] <= most_share
+@lean
+def _unbox(sim: Simulation, node: int) -> None:
+    """Note that a node may have room for jobs again that last longer than the shadow time."""
+    tree, opened, wants, boxed = sim.shadow.both.tree, sim.waiting.opened, sim.waiting.wants, sim.boxed
+    leaf = len(tree) // 2 + node
+    for at in range(1, opened[0] + 1):
+        if boxed[opened[at]] >= 0 and may_hold(tree, leaf, wants, opened[at]):
+            boxed[opened[at]] = -1
+
+
+@lean
+def _decide(sim: Simulation, now: int) -> None:
+    """Make one pass by ranks that never change."""
+    waiting = sim.waiting
+    shadow_ms = now
+    if sim.backfilling != SKIP:
+        job = first_in_line(waiting)
+        while (
+            job >= 0 and waiting.state[waiting.shape[job]] != SHUT and _try(sim, job, now, now, False) == STARTED
         ):
-            if at >= leaves:
-                return at - leaves
-            at = 2 * at
+            job = first_in_line(waiting)
+        if job < 0 or sim.backfilling == NONE:
+            return
+        _shut_full(sim)
+        if tidy(waiting) == 0:
+            return
+        shadow_ms = reserve(
+            sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, job
+        )
+    _backfill(sim, now, shadow_ms)
+
+
+@lean
+def _shut_full(sim: Simulation) -> None:
+    """Shut the open shapes that do not fit at all, so that nothing need be reserved if no shape does."""
+    waiting, boxed, changes = sim.waiting, sim.boxed, sim.shadow.facts[CHANGES]
+    for at in range(1, waiting.opened[0] + 1):
+        shape = waiting.opened[at]
+        if waiting.state[shape] == OPEN and boxed[shape] != changes:
+            want = want_of(sim.demands, waiting.job_in[waiting.first_slot[shape]])
+            if total_room(sim.machine, sim.free, want) < want.tasks:
+                shut(waiting, shape)
+
+
+@lean
+def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
+    """Try the waiting jobs of open shapes by rank."""
+    waiting = sim.waiting
+    shapes = tidy(waiting)
+    ranks, jobs = sim.ranks, sim.candidates
+    count = 0
+    for at in range(1, shapes + 1):
+        job = _next(sim, waiting.opened[at], 0, shadow_ms - now)
+        if job >= 0:
+            push_end(ranks, jobs, count, waiting.rank[job], job)
+            count += 1
+    while count > 0:
+        job = jobs[0]
+        shape = waiting.shape[job]
+        count -= 1
+        pop_end(ranks, jobs, count)
+        if _try(sim, job, now, shadow_ms, True) != NO_ROOM:
+            job = _next(sim, shape, waiting.slot[job] + 1, shadow_ms - now)
+            if job >= 0:
+                push_end(ranks, jobs, count, waiting.rank[job], job)
+                count += 1
+
+
+@lean
+def _next(sim: Simulation, shape: int, slot: int, window: int) -> int:
+    """Return the next job of a shape that may start: one that ends within the window if longer ones do not fit."""
+    short_only = sim.backfilling == EASY and sim.boxed[shape] == sim.shadow.facts[CHANGES]
+    return int(next_of_shape(sim.waiting, shape, slot, window if short_only else ANY_PLAN))
+
+
+@lean
+def _decide_in_line(sim: Simulation, line: Ints, now: int) -> None:
+    """Make one pass over jobs in a given order."""
+    waiting = sim.waiting
+    backfills = sim.backfilling == SKIP
+    shadow_ms = now
+    for job in line:
+        shape = waiting.shape[job]
+        if backfills and (waiting.state[shape] == SHUT or _is_too_long(sim, job, now, shadow_ms)):
             continue
-        while at & 1:
-            at >>= 1
-        if at == 0:
-            return -1
-        at += 1
+        if waiting.state[shape] != SHUT and _try(sim, job, now, shadow_ms, backfills) == STARTED:
+            continue
+        if sim.backfilling == NONE:
+            return
+        if not backfills:
+            backfills = True
+            _shut_full(sim)
+            if tidy(waiting) == 0:
+                return
+            shadow_ms = reserve(
+                sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, job
+            )
+
+
+@lean
+def _is_too_long(sim: Simulation, job: int, now: int, shadow_ms: int) -> bool:
+    """Return whether a job is known not to fit beside the reservation, and does not end before it."""
+    boxed = sim.boxed[sim.waiting.shape[job]] == sim.shadow.facts[CHANGES]
+    return bool(sim.backfilling == EASY and boxed and now + sim.plan[job] > shadow_ms)
+
+
+@lean
+def _try(sim: Simulation, job: int, now: int, shadow_ms: int, backfills: bool) -> int:
+    """Start a job if it fits, and if it leaves the reservation its places; else note that its shape does not."""
+    machine, places, waiting = sim.machine, sim.places, sim.waiting
+    shape = waiting.shape[job]
+    want = want_of(sim.demands, job)
+    nodes = places.node[places.first[job] : places.first[job + 1]]
+    gpus = places.gpus[places.first[job] : places.first[job + 1]]
+    beside = backfills and sim.backfilling == EASY and now + sim.plan[job] > shadow_ms
+    if beside:
+        if not place(sim.placement, machine, sim.shadow.both, want, shape, sim.typical, nodes, gpus):
+            sim.boxed[shape] = sim.shadow.facts[CHANGES]
+            return TOO_LONG
+    elif not place(sim.placement, machine, sim.free, want, shape, sim.typical, nodes, gpus):
+        shut(waiting, shape)
+        return NO_ROOM
+    sim.start[job] = now
+    push_end(sim.ends, sim.ending, sim.running[0], now + sim.run[job], job)
+    sim.running[0] += 1
+    leave(waiting, job)
+    if sim.backfilling == EASY:
+        begin(sim.shadow, machine, sim.free, sim.demands, places, job, now + sim.plan[job], beside)
+    return STARTED

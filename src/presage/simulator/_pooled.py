@@ -9,8 +9,9 @@ shrink.
 Planned ends are start + plan. A running job that outlives its plan gets a new one: twice the time it has run, and
 a minute, at most its limit.
 
-Three loops, the same decisions: `run_fcfs` for the strict order of arrival, `run_static` for orders that never
-change, `run_listed` for everything else. Inputs are sorted by submit; every size must be at most `capacity`.
+Here are the fast loops: `run_fcfs` for the strict order of arrival, `run_static` for orders that never change.
+`_conservative`, `_listed` and `_events` have those for everything else. Inputs are sorted by submit; every size
+must be at most `capacity`.
 """
 
 from __future__ import annotations
@@ -20,15 +21,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from presage.simulator._large import Large, Progress, Work, run_large
+from presage.simulator._structures import GRACE_MS as GRACE_MS
 from presage.simulator._structures import (
     NEVER,
     find_leaf,
+    find_next,
+    find_shortest,
     insert_running,
     pop_end,
     push_end,
     remove_running,
+    renewed_end,
     reserve,
     set_leaf,
+    set_size,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +43,11 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
 
 # Codes of presage.policies: backfillings, and dynamic orders.
 NONE, EASY, EASY_SJBF, CONSERVATIVE = 0, 1, 2, 3
 WFP3, UNICEP, LXF = 0, 1, 2
 STATIC = -1
-GRACE_MS = 60_000
 _TINY = 1e-15
 
 
@@ -82,13 +87,14 @@ def run_static(
     short_order: Ints,
     capacity: int,
     backfilling: int,
+    large: Large,
     start: Ints,
 ) -> None:
     """Fill `start` for an order that never changes: `order[rank[job]] == job`.
 
-    `short_rank` and `short_order` are the order in which EASY_SJBF tries candidates. The queue is a tree of which
-    hopeless parts are skipped, not a list: the work per job still grows with a saturated queue, but slower than
-    the queue (docs/results/simulation.md has the measurement).
+    `short_rank` and `short_order` are the order in which EASY_SJBF tries candidates, else that of the queue. The
+    queue is a tree of which hopeless parts are skipped, not a list. While very many jobs wait or run, as `large`
+    says, `run_large` takes over.
     """
     count = len(submit)
     leaves = 1
@@ -96,15 +102,17 @@ def run_static(
         leaves *= 2
     sizes = np.full(2 * leaves, NEVER, np.int64)
     plans = np.full(2 * leaves, NEVER, np.int64)
+    # Where candidates are tried in the order of their plans, the first that is small enough is the shortest.
+    ascending = is_ascending(plan, short_order)
     by_length = backfilling == EASY_SJBF
-    short_leaves = leaves if by_length else 1
-    short_sizes = np.full(2 * short_leaves, NEVER, np.int64)
-    short_plans = np.full(2 * short_leaves, NEVER, np.int64)
+    short_sizes = np.full(2 * leaves if by_length else 2, NEVER, np.int64)
     ends = np.empty(count + 1, np.int64)
     ending = np.empty(count + 1, np.int64)
     planned = np.empty(count + 1, np.int64)
     holding = np.empty(count + 1, np.int64)
     planned_end = np.empty(count, np.int64)
+    work = Work(submit, run, plan, limit, size, rank, order, short_rank, short_order)
+    progress = Progress(sizes, plans, short_sizes, ends, ending, planned, holding, planned_end, start)
     running = 0
     waiting = 0
     arrived = 0
@@ -112,6 +120,7 @@ def run_static(
     head = -1
     shadow = 0
     extra = 0
+    effort = 0
     while arrived < count or running > 0:
         next_is_end = running > 0 and (arrived >= count or ends[0] <= submit[arrived])
         now = ends[0] if next_is_end else submit[arrived]
@@ -120,13 +129,13 @@ def run_static(
             job = ending[0]
             running -= 1
             pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
+            if backfilling != NONE:
+                remove_running(planned, holding, running, planned_end[job], job)
             free += size[job]
             must_pass = True
-        while running > 0 and planned[0] <= now:
+        while backfilling != NONE and running > 0 and planned[0] <= now:
             job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
-            end = max(start[job] + again, now + 1)
+            end = renewed_end(now, start[job], limit[job])
             remove_running(planned, holding, running - 1, planned_end[job], job)
             insert_running(planned, holding, running - 1, end, job)
             planned_end[job] = end
@@ -157,19 +166,26 @@ def run_static(
             else:
                 set_leaf(sizes, plans, leaves, rank[job], size[job], plan[job])
                 if by_length:
-                    set_leaf(short_sizes, short_plans, leaves, short_rank[job], size[job], plan[job])
+                    set_size(short_sizes, leaves, short_rank[job], size[job])
                 waiting += 1
             continue
         for job in range(first, arrived):
             set_leaf(sizes, plans, leaves, rank[job], size[job], plan[job])
             if by_length:
-                set_leaf(short_sizes, short_plans, leaves, short_rank[job], size[job], plan[job])
+                set_size(short_sizes, leaves, short_rank[job], size[job])
             waiting += 1
+        many = running + min(waiting, free) >= large.running
+        if backfilling != NONE and (many or (waiting >= large.queue and effort >= 64 * large.effort)):
+            effort = 0
+            running, waiting, arrived, free, head, shadow, extra = run_large(
+                work, progress, now, running, waiting, arrived, free, capacity, by_length, ascending, large
+            )
+            continue
         blocked = False
         position = 0
-        while waiting > 0 and position < leaves:
+        while waiting > 0:
             if not blocked:
-                position = find_leaf(sizes, plans, leaves, position, NEVER - 1, NEVER - 1, NEVER - 1)
+                position = find_next(sizes, leaves, position)
                 job = order[position]
                 if size[job] > free:
                     blocked = True
@@ -177,111 +193,42 @@ def run_static(
                     if backfilling == NONE or free == 0:
                         break
                     shadow, extra = reserve(planned, holding, running, size, free, size[job])
-                    position = 0 if by_length else position + 1
                     continue
             else:
                 if by_length:
-                    found = find_leaf(short_sizes, short_plans, leaves, position, free, shadow - now, extra)
+                    found = find_shortest(short_sizes, leaves, short_order, plan, free, shadow - now, extra)
+                elif ascending:
+                    found = find_shortest(sizes, leaves, order, plan, free, shadow - now, extra)
                 else:
-                    found = find_leaf(sizes, plans, leaves, position, free, shadow - now, extra)
+                    # The head itself is too large, and who was passed over in this pass stays so.
+                    found, visited = find_leaf(sizes, plans, leaves, position, free, shadow - now, extra)
+                    effort += visited - effort // 64
                 if found < 0:
                     break
                 position = found
-                job = short_order[position] if by_length else order[position]
+                job = short_order[position]
                 if now + plan[job] > shadow:
                     extra -= size[job]
             set_leaf(sizes, plans, leaves, rank[job], NEVER, NEVER)
             if by_length:
-                set_leaf(short_sizes, short_plans, leaves, short_rank[job], NEVER, NEVER)
+                set_size(short_sizes, leaves, short_rank[job], NEVER)
             waiting -= 1
             start[job] = now
             free -= size[job]
-            planned_end[job] = now + plan[job]
             push_end(ends, ending, running, now + run[job], job)
-            insert_running(planned, holding, running, planned_end[job], job)
+            if backfilling != NONE:
+                planned_end[job] = now + plan[job]
+                insert_running(planned, holding, running, planned_end[job], job)
             running += 1
-            position += 1
 
 
 @njit(cache=True, nogil=True)
-def run_listed(
-    submit: Ints,
-    run: Ints,
-    plan: Ints,
-    limit: Ints,
-    estimate_s: Floats,
-    size: Ints,
-    rank: Ints,
-    rule: int,
-    capacity: int,
-    backfilling: int,
-    start: Ints,
-) -> None:
-    """Fill `start` for any order and backfilling; the queue is scored and sorted anew for every pass.
-
-    `rule` is the code of a dynamic order, or STATIC to go by `rank`. `estimate_s` is the run time that the rule
-    uses, `plan` the one that reservations use.
-    """
-    count = len(submit)
-    ends = np.empty(count + 1, np.int64)
-    ending = np.empty(count + 1, np.int64)
-    planned = np.empty(count + 1, np.int64)
-    holding = np.empty(count + 1, np.int64)
-    planned_end = np.empty(count, np.int64)
-    queue = np.empty(count, np.int64)
-    queued = np.ones(count, np.bool_)
-    running = 0
-    waiting = 0
-    arrived = 0
-    free = capacity
-    while arrived < count or running > 0:
-        next_is_end = running > 0 and (arrived >= count or ends[0] <= submit[arrived])
-        now = ends[0] if next_is_end else submit[arrived]
-        while running > 0 and ends[0] <= now:
-            job = ending[0]
-            running -= 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
-            free += size[job]
-        while running > 0 and planned[0] <= now:
-            job = holding[0]
-            again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
-            end = max(start[job] + again, now + 1)
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
-        while arrived < count and submit[arrived] <= now:
-            queue[waiting] = arrived
-            waiting += 1
-            arrived += 1
-        smallest = NEVER
-        for at in range(waiting):
-            smallest = min(smallest, size[queue[at]])
-        if smallest > free:
-            continue
-        line = in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
-        if backfilling == CONSERVATIVE:
-            starts = _start_conservatively(line, now, plan, size, planned, holding, running, free)
-        else:
-            starts = _start_easily(line, now, plan, size, planned, holding, running, free, backfilling)
-        for at in range(waiting):
-            if starts[at]:
-                job = line[at]
-                start[job] = now
-                free -= size[job]
-                planned_end[job] = now + plan[job]
-                push_end(ends, ending, running, now + run[job], job)
-                insert_running(planned, holding, running, planned_end[job], job)
-                running += 1
-                queued[job] = False
-        # The queue stays in submit order, so that a stable sort breaks ties by it.
-        gone = 0
-        for at in range(waiting):
-            if queued[queue[at]]:
-                queue[at - gone] = queue[at]
-            else:
-                gone += 1
-        waiting -= gone
+def is_ascending(plan: Ints, order: Ints) -> bool:
+    """Return whether no job of `order` is planned to be shorter than one before it."""
+    at = 1
+    while at < len(order) and plan[order[at - 1]] <= plan[order[at]]:
+        at += 1
+    return at >= len(order)
 
 
 @njit(inline="always")
@@ -303,129 +250,3 @@ def in_order(queue: Ints, now: int, submit: Ints, estimate_s: Floats, size: Ints
         else:
             scores[at] = -(waited_s + run_s) / run_s
     return queue[np.argsort(scores, kind="mergesort")]
-
-
-@njit(cache=True, nogil=True)
-def _start_easily(
-    line: Ints,
-    now: int,
-    plan: Ints,
-    size: Ints,
-    planned: Ints,
-    holding: Ints,
-    running: int,
-    free: int,
-    backfilling: int,
-) -> Flags:
-    """Return which jobs of `line` start now in strict order, with EASY or with EASY_SJBF."""
-    starts = np.zeros(len(line), np.bool_)
-    head = 0
-    while head < len(line) and size[line[head]] <= free:
-        starts[head] = True
-        free -= size[line[head]]
-        head += 1
-    if head == len(line) or backfilling == NONE or free == 0:
-        return starts
-    shadow, extra = _reserve_behind(
-        line[:head], now, plan, size, planned, holding, running, free, size[line[head]]
-    )
-    tries = np.arange(head + 1, len(line))
-    if backfilling == EASY_SJBF:
-        tries = tries[np.argsort(plan[line[head + 1 :]], kind="mergesort")]
-    for at in tries:
-        job = line[at]
-        if size[job] > free:
-            continue
-        if now + plan[job] > shadow:
-            if size[job] > extra:
-                continue
-            extra -= size[job]
-        starts[at] = True
-        free -= size[job]
-    return starts
-
-
-@njit(cache=True, nogil=True)
-def _reserve_behind(
-    started: Ints,
-    now: int,
-    plan: Ints,
-    size: Ints,
-    planned: Ints,
-    holding: Ints,
-    running: int,
-    free: int,
-    wanted: int,
-) -> tuple[int, int]:
-    """Return shadow time and extra processors of a job of size `wanted`, counting the jobs that start just now."""
-    count = running + len(started)
-    all_planned = np.empty(count + 1, np.int64)
-    all_holding = np.empty(count + 1, np.int64)
-    all_planned[:running] = planned[:running]
-    all_holding[:running] = holding[:running]
-    for at in range(len(started)):
-        insert_running(all_planned, all_holding, running + at, now + plan[started[at]], started[at])
-    return reserve(all_planned, all_holding, count, size, free, wanted)
-
-
-@njit(cache=True, nogil=True)
-def _start_conservatively(
-    line: Ints, now: int, plan: Ints, size: Ints, planned: Ints, holding: Ints, running: int, free: int
-) -> Flags:
-    """Return which jobs of `line` start now when every job before them keeps its reservation.
-
-    The profile is the free processors from each of `times` on. Every job takes the earliest place in it.
-    """
-    starts = np.zeros(len(line), np.bool_)
-    times = np.empty(running + 2 * len(line) + 2, np.int64)
-    frees = np.empty(len(times), np.int64)
-    times[0] = now
-    frees[0] = free
-    steps = 1
-    for at in range(running):
-        level = frees[steps - 1] + size[holding[at]]
-        if planned[at] > times[steps - 1]:
-            times[steps] = planned[at]
-            steps += 1
-        frees[steps - 1] = level
-    for at in range(len(line)):
-        if frees[0] == 0:
-            break
-        job = line[at]
-        begin = _earliest(times, frees, steps, size[job], plan[job])
-        steps = _split(times, frees, steps, times[begin] + plan[job])
-        end = times[begin] + plan[job]
-        step = begin
-        while step < steps and times[step] < end:
-            frees[step] -= size[job]
-            step += 1
-        starts[at] = begin == 0
-    return starts
-
-
-@njit(inline="always")
-def _earliest(times: Ints, frees: Ints, steps: int, size: int, plan: int) -> int:
-    """Return the first step from which `size` processors stay free for `plan`."""
-    begin = 0
-    step = 0
-    while step < steps and times[step] < times[begin] + plan:
-        if frees[step] < size:
-            begin = step + 1
-        step += 1
-    return begin
-
-
-@njit(inline="always")
-def _split(times: Ints, frees: Ints, steps: int, instant: int) -> int:
-    """Make `instant` a step of the profile; return the number of steps."""
-    at = steps
-    while at > 0 and times[at - 1] > instant:
-        at -= 1
-    if at > 0 and times[at - 1] == instant:
-        return steps
-    for step in range(steps, at, -1):
-        times[step] = times[step - 1]
-        frees[step] = frees[step - 1]
-    times[at] = instant
-    frees[at] = frees[at - 1]
-    return steps + 1

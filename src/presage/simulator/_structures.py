@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 NEVER = 1 << 62
+GRACE_MS = 60_000
 
 
 @njit(inline="always")
@@ -85,6 +86,12 @@ def remove_running(planned: Ints, jobs: Ints, count: int, end: int, job: int) ->
 
 
 @njit(inline="always")
+def renewed_end(now: int, start: int, limit: int) -> int:
+    """Return the new planned end of a running job that has outlived its plan."""
+    return max(start + min(limit, 2 * (now - start) + GRACE_MS), now + 1)
+
+
+@njit(inline="always")
 def set_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, size: int, plan: int) -> None:
     """Set the leaf of `rank` in the tree of least sizes and plans; (NEVER, NEVER) empties it."""
     at = rank + leaves
@@ -102,24 +109,79 @@ def set_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, size: int, plan: 
 
 
 @njit(inline="always")
-def find_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, free: int, window: int, extra: int) -> int:
-    """Return the first rank at or behind `rank` whose job may start, or -1.
+def set_size(sizes: Ints, leaves: int, rank: int, size: int) -> None:
+    """Set the leaf of `rank` in a tree of least sizes alone; NEVER empties it."""
+    at = rank + leaves
+    sizes[at] = size
+    at >>= 1
+    while at >= 1:
+        least = min(sizes[2 * at], sizes[2 * at + 1])
+        if least == sizes[at]:
+            break
+        sizes[at] = least
+        at >>= 1
+
+
+@njit(inline="always")
+def find_leaf(
+    sizes: Ints, plans: Ints, leaves: int, rank: int, free: int, window: int, extra: int
+) -> tuple[int, int]:
+    """Return the first rank at or behind `rank` whose job may start, or -1, and how many nodes were looked at.
 
     It may if it fits into `free` and either ends within `window` or fits into `extra`. A subtree whose least
-    size and least plan already fail is skipped whole, which keeps a queue of 100,000 jobs affordable.
+    size and least plan already fail is skipped whole; one in which no job has both is entered in vain.
     """
     at = rank + leaves
+    visited = 0
     while True:
+        visited += 1
         if sizes[at] <= free and (plans[at] <= window or sizes[at] <= extra):
+            if at >= leaves:
+                return at - leaves, visited
+            at = 2 * at
+            continue
+        while at & 1:
+            at >>= 1
+        if at == 0:
+            return -1, visited
+        at += 1
+
+
+@njit(inline="always")
+def find_next(sizes: Ints, leaves: int, rank: int) -> int:
+    """Return the first rank at or behind `rank` whose job waits; there must be one."""
+    at = rank + leaves
+    while True:
+        if sizes[at] < NEVER:
             if at >= leaves:
                 return at - leaves
             at = 2 * at
             continue
         while at & 1:
             at >>= 1
-        if at == 0:
-            return -1
         at += 1
+
+
+@njit(inline="always")
+def find_size(sizes: Ints, leaves: int, size: int) -> int:
+    """Return the first rank of all whose job needs at most `size`, or -1."""
+    if sizes[1] > size:
+        return -1
+    at = 1
+    while at < leaves:
+        at *= 2
+        if sizes[at] > size:
+            at += 1
+    return at - leaves
+
+
+@njit(inline="always")
+def find_shortest(sizes: Ints, leaves: int, order: Ints, plan: Ints, free: int, window: int, extra: int) -> int:
+    """Return what `find_leaf` would from rank 0 on, if ranks go by plan: no subtree is entered in vain then."""
+    found = find_size(sizes, leaves, free)
+    if found >= 0 and plan[order[found]] > window:
+        found = find_size(sizes, leaves, min(free, extra))
+    return found
 
 
 @njit(inline="always")

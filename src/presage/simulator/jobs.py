@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +42,11 @@ class Jobs:
 
     def __len__(self) -> int:
         return len(self.submit_ms)
+
+    def select(self, rows: IntArray | slice) -> Jobs:
+        """Return some of the jobs, which must stay in submit order."""
+        names = ("submit_ms", "run_ms", "limit_ms", "estimate_ms", "plan_ms", "processors")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def jobs_of(trace: Trace, *, order_by: str = "requested", plan_by: str = "requested", kill: bool = False) -> Jobs:

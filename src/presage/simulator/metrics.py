@@ -20,7 +20,7 @@ class Metrics:
 
     response = wait + run (job completion time); slowdown = response / run; bounded slowdown =
     max(1, response / max(run, 10 s)); utilization = work / (processors x makespan); makespan = first submit to
-    last end.
+    last end. Means over time, of the queue and of the backlog, are over the makespan.
     """
 
     jobs: int
@@ -39,6 +39,11 @@ class Metrics:
     makespan_s: float
     waited_share: float
     """Share of jobs that did not start at once."""
+    mean_queue_length: float
+    max_queue_length: int
+    mean_backlog_cpu_s: float
+    """The backlog is the work of the jobs that wait, in processor seconds."""
+    max_backlog_cpu_s: float
 
     def to_dict(self) -> dict[str, Any]:
         """Return the metrics for JSON."""
@@ -71,7 +76,37 @@ def measure(jobs: Jobs, start_ms: IntArray, processors: int) -> Metrics:
         utilization=work / (processors * makespan_s),
         makespan_s=makespan_s,
         waited_share=float((wait_s > 0).mean()),
+        # Every job is in the queue for its wait, so the area under the queue's length is the sum of the waits.
+        mean_queue_length=float(wait_s.sum()) / makespan_s,
+        max_queue_length=int(queue_length(jobs, start_ms)[1].max()),
+        mean_backlog_cpu_s=float((wait_s * run_s * jobs.processors).sum()) / makespan_s,
+        max_backlog_cpu_s=float(backlog(jobs, start_ms)[1].max()),
     )
+
+
+def queue_length(jobs: Jobs, start_ms: IntArray) -> tuple[IntArray, IntArray]:
+    """Return instants in order, and how many jobs wait from each of them on until the next.
+
+    The first instant is the first submit. A job that starts at once never waits; at one instant only what is left
+    after all arrivals and starts counts.
+    """
+    times_ms, levels = _staircase(jobs, start_ms, np.ones(len(jobs)))
+    return times_ms, np.round(levels).astype(np.int64)
+
+
+def backlog(jobs: Jobs, start_ms: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return instants in order, and the work of the waiting jobs from each on, in processor seconds."""
+    times_ms, levels = _staircase(jobs, start_ms, jobs.run_ms / 1000 * jobs.processors)
+    return times_ms, np.maximum(levels, 0.0)
+
+
+def _staircase(jobs: Jobs, start_ms: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return instants in order, and the sum of the amounts of the jobs that wait from each on."""
+    instants = np.concatenate([jobs.submit_ms, start_ms])
+    times_ms, at = np.unique(instants, return_inverse=True)
+    changes = np.bincount(at, weights=np.concatenate([amounts, -amounts]))
+    levels: FloatArray = np.cumsum(changes)
+    return times_ms, levels
 
 
 def bounded_slowdown(wait_s: FloatArray, run_s: FloatArray) -> FloatArray:
@@ -82,3 +117,35 @@ def bounded_slowdown(wait_s: FloatArray, run_s: FloatArray) -> FloatArray:
 
 def _percentiles(values: FloatArray, *percents: float) -> list[float]:
     return [float(value) for value in np.percentile(values, percents)]
+
+
+def gini(values: FloatArray) -> float:
+    """Return the Gini coefficient of values from 0 on: 0 if all are alike, towards 1 if one has everything."""
+    return float(ginis(values.reshape(-1, 1))[0])
+
+
+def jain(values: FloatArray) -> float:
+    """Return Jain's index of fairness of values from 0 on: 1 if all are alike, 1/n if one of n has everything."""
+    return float(jains(values.reshape(-1, 1))[0])
+
+
+def ginis(values: FloatArray) -> FloatArray:
+    """Return the Gini coefficient of each column, NaN not counted."""
+    ordered = np.sort(values, axis=0)
+    there = ~np.isnan(ordered)
+    count = there.sum(axis=0)
+    total = np.nansum(ordered, axis=0)
+    ranks = np.arange(1, len(ordered) + 1).reshape(-1, 1)
+    weighted = np.nansum(ordered * ranks, axis=0)
+    coefficients = np.zeros(len(count))
+    np.divide(2 * weighted - (count + 1) * total, count * total, out=coefficients, where=count * total > 0)
+    return coefficients
+
+
+def jains(values: FloatArray) -> FloatArray:
+    """Return Jain's index of each column, NaN not counted."""
+    total = np.nansum(values, axis=0)
+    squares = (~np.isnan(values)).sum(axis=0) * np.nansum(values**2, axis=0)
+    indices = np.ones(values.shape[1])
+    np.divide(total**2, squares, out=indices, where=squares > 0)
+    return indices

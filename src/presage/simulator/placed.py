@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from presage.errors import InputError, MissingDependencyError
+from presage.errors import InputError
 from presage.policies import ORDERS, DynamicOrder, StaticOrder
 from presage.policies.placements import PLACED_BACKFILLINGS, PLACEMENTS, PlacedPolicy, Placement
 from presage.simulator.metrics import Metrics, measure
 from presage.simulator.nodes import Nodes, PlacedJobs, placed_jobs_of
 from presage.simulator.pooled import job_view, ranked
+from presage.simulator.requirements import require_numba
 from presage.simulator.schedules import as_trace
 from presage.traces.manifest import Machine
 
@@ -82,12 +83,12 @@ def simulate_placed(
         policy = PlacedPolicy.parse(policy)
     if placement is not None:
         policy = replace(policy, placement=placement)
-    _require_numba()
+    require_numba()
     jobs, nodes = placed_jobs_of(trace, order_by=order_by, plan_by=plan_by, kill=kill)
     fits = placeable(jobs, nodes)
     dropped = int((~fits).sum())
     if dropped and not drop_unplaceable:
-        raise _unplaceable(trace.jobs["job_id"][int(np.argmin(fits))], dropped)
+        raise unplaceable(trace.jobs["job_id"][int(np.argmin(fits))], dropped)
     if dropped == len(jobs):
         raise InputError("No job of the trace fits on its nodes")
     jobs = jobs.select(np.flatnonzero(fits))
@@ -97,9 +98,9 @@ def simulate_placed(
     schedule = schedule_placed(jobs, nodes, policy)
     engine_s = time.perf_counter() - begin
     facts = {"policy": str(policy), "nodes": len(nodes), "kill": kill, "dropped": dropped}
-    metrics = measure(jobs.jobs, schedule.start_ms, _machine_size(jobs, nodes))
+    metrics = measure(jobs.jobs, schedule.start_ms, machine_size_of(jobs, nodes))
     places = _where(kept, jobs, schedule)
-    scheduled = as_trace(kept, jobs.jobs, schedule.start_ms, _machine(kept.nodes), facts, places)
+    scheduled = as_trace(kept, jobs.jobs, schedule.start_ms, machine_of_nodes(kept.nodes), facts, places)
     return PlacedSimulation(policy, scheduled, metrics, dropped, engine_s)
 
 
@@ -108,31 +109,54 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
 
     Raises InputError if a job fits on no empty machine.
     """
-    from presage.simulator import _cluster, _inputs, _placed
+    from presage.simulator import _cluster, _inputs, _placed, _shadow
 
     machine = _inputs.machine_of(nodes)
     demands = _inputs.demands_of(jobs)
     free = _cluster.all_free(machine, True)
     fits = _placed.fitting(machine, free, demands)
     if not fits.all():
-        raise _unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
-    rule, by_rank, rank = _ordered(jobs, policy)
+        raise unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
+    rule, rank = _ordered(jobs, policy)
     backfilling = PLACED_BACKFILLINGS.get(policy.backfilling)
     placement = PLACEMENTS.get(policy.placement)
-    # Only reservations need copies of the state to compute on, only the descent needs the workload.
-    copies = [_cluster.all_free(machine, False) if backfilling == _placed.EASY else free for _ in range(2)]
-    workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
-    typical = _inputs.typical_of(workload, (int(demands.shape.max()) + 1, len(workload) and len(nodes)))
     first = _inputs.offsets(jobs.tasks)
     places = _placed.Places(first, np.empty(first[-1], np.int64), np.empty(first[-1], np.int64))
+    waiting = _inputs.waiting_of(demands, rank)
     start_ms = np.empty(len(jobs), np.int64)
-    base = jobs.jobs
-    own = _inputs.owned
+    # Only reservations need states to compute in, only the descent needs the workload.
+    spare, both = (_cluster.all_free(machine, True) if backfilling == _placed.EASY else free for _ in range(2))
+    workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
+    base, own = jobs.jobs, _inputs.owned
     _placed.run_placed(
-        own(base.submit_ms), own(base.run_ms), own(base.plan_ms), own(base.limit_ms), base.estimate_ms / 1000,
-        own(base.processors), rank, by_rank, rule, int(backfilling), int(placement), demands, machine, free,
-        copies[0], copies[1], typical, start_ms, places,
-    )  # fmt: skip
+        _placed.Simulation(
+            submit=own(base.submit_ms),
+            run=own(base.run_ms),
+            plan=own(base.plan_ms),
+            limit=own(base.limit_ms),
+            estimate_s=base.estimate_ms / 1000,
+            size=own(base.processors),
+            rule=rule,
+            backfilling=int(backfilling),
+            placement=int(placement),
+            demands=demands,
+            machine=machine,
+            free=free,
+            typical=_inputs.typical_of(workload),
+            waiting=waiting,
+            shadow=_shadow.no_shadow(len(jobs), int(jobs.tasks.max()), spare, both),
+            boxed=np.full(len(waiting.wants), -1, np.int64),
+            ends=np.empty(len(jobs) + 1, np.int64),
+            ending=np.empty(len(jobs) + 1, np.int64),
+            running=np.zeros(1, np.int64),
+            ended=np.zeros(1, np.int64),
+            ranks=np.empty(len(waiting.wants) + 1, np.int64),
+            candidates=np.empty(len(waiting.wants) + 1, np.int64),
+            queue=np.empty(len(jobs), np.int64),
+            start=start_ms,
+            places=places,
+        )
+    )
     return Schedule(start_ms, first, places.node, places.gpus)
 
 
@@ -160,29 +184,23 @@ def gpu_fragmentation(jobs: PlacedJobs, nodes: Nodes, schedule: Schedule, at_ms:
     places = _placed.Places(schedule.first, schedule.node, schedule.gpus)
     _placed.occupy(machine, free, _inputs.demands_of(jobs), places, running)
     typical = _inputs.typical_of(jobs)
-    available = int(free.gpu.sum()) * int(typical.weight.sum())
+    available = int(free.gpu.sum()) * typical.total
     return _fragmentation.total_fragmentation(machine, free, typical) / available if available else 0.0
 
 
-def _ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray, IntArray]:
-    """Return the engine's code of the order, the jobs by rank and their ranks."""
+def _ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray]:
+    """Return the engine's code of the order and the ranks of the jobs."""
     from presage.simulator._pooled import STATIC
 
     order = ORDERS.get(policy.order)()
     if isinstance(order, StaticOrder):
-        return STATIC, *ranked(order.scores(job_view(jobs.jobs)))
+        return STATIC, ranked(order.scores(job_view(jobs.jobs)))[1]
     assert isinstance(order, DynamicOrder)  # noqa: S101  (there are two kinds of orders)
-    return order.code, *ranked(jobs.jobs.submit_ms)
+    return order.code, ranked(jobs.jobs.submit_ms)[1]
 
 
-def _require_numba() -> None:
-    try:
-        import numba  # noqa: F401
-    except ModuleNotFoundError:
-        raise MissingDependencyError("numba", extra="simulate", purpose="Simulating") from None
-
-
-def _unplaceable(name: str, count: int) -> InputError:
+def unplaceable(name: str, count: int) -> InputError:
+    """Return the error for jobs that fit on no empty machine, one of them by name."""
     others = f" (and {count - 1:,} others)" if count > 1 else ""
     return InputError(
         f"Job {name}{others} fits on no nodes of the machine, even when it is empty",
@@ -191,13 +209,15 @@ def _unplaceable(name: str, count: int) -> InputError:
     )
 
 
-def _machine_size(jobs: PlacedJobs, nodes: Nodes) -> int:
+def machine_size_of(jobs: PlacedJobs, nodes: Nodes) -> int:
+    """Return what sizes of jobs are shares of: the GPUs of the machine if any job wants GPUs, else processors."""
     if jobs.gpus.any() or jobs.gpu_milli.any():
         return int(nodes.gpus.sum())
     return max(int(nodes.cpu_milli.sum()) // 1000, 1)
 
 
-def _machine(nodes: pl.DataFrame) -> Machine:
+def machine_of_nodes(nodes: pl.DataFrame) -> Machine:
+    """Return what all nodes together have."""
     return Machine(
         nodes=len(nodes),
         cpus=float(nodes["cpus"].sum()) or None,

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.errors import InputError
-from presage.policies import BACKFILLINGS, ORDERS, Backfilling, DynamicOrder, JobView, Policy, StaticOrder
+from presage.errors import InputError, UsageError
+from presage.policies import BACKFILLINGS, ORDERS, Backfilling, DynamicOrder, JobView, Order, Policy, StaticOrder
+from presage.simulator.semantics import Semantics
 
 if TYPE_CHECKING:
     from presage.simulator.jobs import FloatArray, IntArray, Jobs
 
 
-def schedule(jobs: Jobs, processors: int, policy: Policy) -> IntArray:
+def schedule(
+    jobs: Jobs, processors: int, policy: Policy, semantics: Semantics | str = Semantics.INSTANT
+) -> IntArray:
     """Return the start time of every job, in milliseconds on the jobs' own clock.
 
-    Raises InputError if a job is larger than the machine.
+    Raises InputError if a job is larger than the machine, UsageError if policy and semantics do not go together.
     """
     largest = int(jobs.processors.max())
     if largest > processors:
@@ -26,16 +29,35 @@ def schedule(jobs: Jobs, processors: int, policy: Policy) -> IntArray:
         )
     order = ORDERS.get(policy.order)()
     backfilling = BACKFILLINGS.get(policy.backfilling)
-    if isinstance(order, StaticOrder):
+    semantics = Semantics.parse(semantics)
+    _check_semantics(semantics, policy.backfilling)
+    if backfilling == Backfilling.PERIODIC:
+        from presage.simulator.periodic import schedule_periodic
+
+        return schedule_periodic(jobs, processors, order, policy.periodic)
+    if semantics is Semantics.INSTANT and isinstance(order, StaticOrder):
         return _schedule_static(jobs, processors, policy, order, backfilling)
-    assert isinstance(order, DynamicOrder)  # noqa: S101  (there are two kinds of orders)
-    return _schedule_listed(jobs, processors, np.zeros(len(jobs), np.int64), order.code, backfilling)
+    return _schedule_listed(jobs, processors, order, backfilling, semantics)
+
+
+def _check_semantics(semantics: Semantics, backfilling: str) -> None:
+    known = {
+        Semantics.INSTANT: [*BACKFILLINGS],
+        Semantics.EVENT: [name for name in BACKFILLINGS if name != "periodic"],
+        Semantics.COMMIT: ["none", "easy"],
+    }[semantics]
+    if backfilling not in known:
+        raise UsageError(
+            f"The semantics {semantics.value!r} have no backfilling {backfilling!r}",
+            expected=f"one of {', '.join(known)}",
+            remedy=f"Choose one of them, or the semantics {Semantics.INSTANT.value!r}",
+        )
 
 
 def _schedule_static(
     jobs: Jobs, processors: int, policy: Policy, order: StaticOrder, backfilling: Backfilling
 ) -> IntArray:
-    from presage.simulator import _pooled
+    from presage.simulator import _conservative, _large, _pooled
 
     start_ms = np.empty(len(jobs), np.int64)
     if policy.order == "fcfs" and backfilling == Backfilling.NONE:
@@ -43,25 +65,42 @@ def _schedule_static(
         return start_ms
     by_rank, rank = ranked(order.scores(job_view(jobs)))
     if backfilling == Backfilling.CONSERVATIVE:
-        return _schedule_listed(jobs, processors, rank, _pooled.STATIC, backfilling)
+        _conservative.run_conservative(
+            jobs.submit_ms, jobs.run_ms, jobs.plan_ms, jobs.limit_ms, jobs.processors,
+            rank, by_rank, processors, start_ms,
+        )  # fmt: skip
+        return start_ms
     by_length, short_rank = by_rank, rank
     if backfilling == Backfilling.EASY_SJBF:
         by_length, short_rank = ranked(jobs.plan_ms, ties=rank)
     _pooled.run_static(
         jobs.submit_ms, jobs.run_ms, jobs.plan_ms, jobs.limit_ms, jobs.processors,
-        rank, by_rank, short_rank, by_length, processors, int(backfilling), start_ms,
+        rank, by_rank, short_rank, by_length, processors, int(backfilling), _large.Large(), start_ms,
     )  # fmt: skip
     return start_ms
 
 
-def _schedule_listed(jobs: Jobs, processors: int, rank: IntArray, rule: int, backfilling: Backfilling) -> IntArray:
-    from presage.simulator import _pooled
+def _schedule_listed(
+    jobs: Jobs, processors: int, order: Order, backfilling: Backfilling, semantics: Semantics
+) -> IntArray:
+    from presage.simulator import _events, _listed, _pooled
 
-    start_ms = np.empty(len(jobs), np.int64)
-    _pooled.run_listed(
+    if isinstance(order, StaticOrder):
+        _, rank = ranked(order.scores(job_view(jobs)))
+        rule = _pooled.STATIC
+    else:
+        assert isinstance(order, DynamicOrder)  # noqa: S101  (there are two kinds of orders)
+        rank, rule = np.zeros(len(jobs), np.int64), order.code
+    arrays = (
         jobs.submit_ms, jobs.run_ms, jobs.plan_ms, jobs.limit_ms, jobs.estimate_ms / 1000,
-        jobs.processors, rank, rule, processors, int(backfilling), start_ms,
+        jobs.processors, rank, rule,
     )  # fmt: skip
+    start_ms = np.empty(len(jobs), np.int64)
+    if semantics is Semantics.INSTANT:
+        _listed.run_listed(*arrays, processors, int(backfilling), start_ms)
+    else:
+        commits = semantics is Semantics.COMMIT
+        _events.run_events(_events.Work(*arrays), processors, int(backfilling), commits, start_ms)
     return start_ms
 
 

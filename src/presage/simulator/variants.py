@@ -6,15 +6,23 @@ A variant is a name and some changes, `KEY=VALUE` as people write them:
     policy              sjf, sjf+easy
     backfill            none, easy, easy-sjbf, conservative
     load                1.2: the same jobs arrive 1.2 times as fast
-    arrivals            poisson, even, shuffled: the same jobs, other gaps, the same first and last arrival
+    arrivals            poisson, even, shuffled: the same jobs, other gaps, the same first and last arrival;
+                        shuffled-days: the same days in another order
     limits              exact (the run time), x1.5, max=24h
     burst               200@2d: copies of 200 jobs drawn from the trace, all 2 days after the first submit
     partition, queue    only the jobs of this one; the machine keeps its size
+    partitions          gpu:64;cpu:512: a pool of its own for every partition, instead of one for all
     oversized           drop: leave out jobs larger than the changed machine, which are an error otherwise
+    failures            500h: a node fails every 500 hours on average, and is repaired in 4; 500h/2h: in 2;
+                        500h/2h@32: the machine of the baseline is 32 equal nodes, else as many as the trace says
+    checkpoints         1h: with failures, interrupted jobs go on from the last full hour of their work;
+                        1h/60s/120s: to save takes a minute, to load two
     seed                7: of this variant's draws
 
 Changes take effect in the order of `KEYS`, however they are written. A job without a limit counts as if it had
 asked for exactly its run time, as everywhere in the simulator. The jobs themselves are never redrawn.
+
+Processors are pooled, unless a variant has failures: see `presage.simulator.failing_nodes`.
 """
 
 from __future__ import annotations
@@ -24,33 +32,45 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from presage.errors import InputError, UnknownNameError, UsageError
 from presage.policies import BACKFILLINGS, Policy
+from presage.simulator.changes import (
+    PATTERNS,
+    add_burst,
+    cap_limits,
+    limit_to_run,
+    redraw_arrivals,
+    restrict,
+    scale_limits,
+    scale_load,
+)
+from presage.simulator.detailed import Checkpoints, Failures
+from presage.simulator.failing_nodes import NOTHING
 from presage.traces.schema import size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from presage.simulator.detailed import Conditions
     from presage.traces import Trace
 
     Change = Callable[["Scenario", int], "Scenario"]
     """Takes a scenario and a seed; returns another scenario."""
 
-PATTERNS = ("poisson", "even", "shuffled")
-_TIMES = ("submit_ms", "eligible_ms", "start_ms", "end_ms", "deadline_ms")
 _UNITS_S = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) *(s|min|m|h|d|w)?")
 _AMOUNT = re.compile(r"(?P<sign>[-+x]?)(?P<number>\d+(?:\.\d+)?)(?P<percent>%?)")
 _BURST = re.compile(r"(?P<count>\d{1,9}) *@ *(?P<at>.+)")
+_FAILURES = re.compile(r"(?P<mtbf>[^/@]+)(/(?P<repair>[^/@]+))?(@ *(?P<nodes>\d{1,7}))?")
+_PART = re.compile(r"(?P<name>.+):(?P<processors>[^:]+)")
 _LONGEST_S = 1000 * 365 * 86_400
 _LARGEST_FACTOR = 1e6
 _MOST_PROCESSORS = 10**12
 _MOST_COPIES = 10**7
-# A draw has a stream of its own, so that one change does not shift the draws of another.
-_ARRIVAL_STREAM, _BURST_STREAM = 1, 2
+_MOST_OF_A_PART = 10**9
+_REPAIR = "4h"
 
 
 @dataclass(frozen=True)
@@ -60,6 +80,14 @@ class Scenario:
     trace: Trace
     processors: int
     policy: Policy
+    now_ms: int | None = None
+    """If the simulation starts from a present state: when that is. Jobs that have a start run then."""
+    partitions: Mapping[str, int] | None = None
+    """Name → processors, which together are `processors`; None: one pool for all."""
+    conditions: Conditions | None = None
+    """What happens to the nodes of the machine; None: nothing."""
+    nodes: int | None = None
+    """How many nodes the baseline's machine has as far as its conditions say; None: as many as the trace says."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +105,15 @@ class Variant:
         for key in keys:
             if keys.count(key) > 1:
                 raise UsageError(f"{key} is set twice in the variant {self.name!r}", expected="each key once")
-        if {"nodes", "processors"} <= {*keys}:
+        sizes = [key for key in ("nodes", "processors", "partitions") if key in keys]
+        if len(sizes) > 1:
             raise UsageError(
-                f"The variant {self.name!r} sets nodes and processors", expected="one size of the machine"
+                f"The variant {self.name!r} sets {' and '.join(sizes)}", expected="one size of the machine"
+            )
+        if "checkpoints" in keys and "failures" not in keys:
+            raise UsageError(
+                f"The variant {self.name!r} has checkpoints and no failures, so nobody needs them",
+                remedy="Add failures, like failures=500h",
             )
 
     @classmethod
@@ -109,81 +143,11 @@ class Variant:
         return scenario
 
 
-def scale_load(trace: Trace, factor: float) -> Trace:
-    """Return the trace with every gap between arrivals divided by `factor`; the first submit stays.
-
-    The offered load, work per processor and second between first and last submit, is multiplied by `factor`.
-    """
-    submit_ms = _submits(trace)
-    return _with_submits(trace, submit_ms[0] + (submit_ms - submit_ms[0]) / factor)
-
-
-def redraw_arrivals(trace: Trace, pattern: str, seed: int = 0) -> Trace:
-    """Return the trace with the same jobs in the same order and other gaps; first and last submit stay.
-
-    `poisson`: independent of each other, as a Poisson process would have it; `even`: all alike; `shuffled`: the
-    trace's own gaps in another order, without its days and weeks.
-    """
-    submit_ms = _submits(trace)
-    first, last = float(submit_ms[0]), float(submit_ms[-1])
-    rng = np.random.default_rng([seed, _ARRIVAL_STREAM])
-    if pattern == "even":
-        drawn = np.linspace(first, last, len(submit_ms))
-    elif pattern == "shuffled":
-        drawn = first + np.concatenate([[0.0], np.cumsum(rng.permutation(np.diff(submit_ms)))])
-    else:
-        # Given their number, the arrivals of a Poisson process are uniform.
-        inner = rng.uniform(first, last, max(len(submit_ms) - 2, 0))
-        drawn = np.sort(np.concatenate([[first], inner, [last]]))[: len(submit_ms)]
-    return _with_submits(trace, drawn)
-
-
-def limit_to_run(trace: Trace) -> Trace:
-    """Return the trace in which every job asked for exactly its run time."""
-    return trace.with_jobs(trace.jobs.with_columns(limit_s="run_s"))
-
-
-def scale_limits(trace: Trace, factor: float) -> Trace:
-    """Return the trace with every limit multiplied by `factor`."""
-    return trace.with_jobs(trace.jobs.with_columns(limit_s=pl.coalesce("limit_s", "run_s") * factor))
-
-
-def cap_limits(trace: Trace, maximum_s: float) -> Trace:
-    """Return the trace with no limit above `maximum_s`; run times stay, so a job may then overrun its limit."""
-    limit = pl.coalesce("limit_s", "run_s")
-    return trace.with_jobs(trace.jobs.with_columns(limit_s=pl.min_horizontal(limit, pl.lit(maximum_s))))
-
-
-def add_burst(trace: Trace, count: int, at_s: float, seed: int = 0) -> Trace:
-    """Return the trace with copies of `count` jobs, drawn with replacement, `at_s` after the first submit.
-
-    All copies arrive at that instant, behind the trace's own arrivals of it, with ids `burst-1`, `burst-2`, ….
-    """
-    submit_ms = _submits(trace)
-    drawn = np.random.default_rng([seed, _BURST_STREAM]).integers(len(trace), size=count)
-    taken = {*trace.jobs["job_id"].filter(trace.jobs["job_id"].str.starts_with("burst-"))}
-    numbers = (number for number in range(1, count + len(taken) + 1) if f"burst-{number}" not in taken)
-    ids = [f"burst-{number}" for number, _ in zip(numbers, range(count), strict=False)]
-    moved_ms = pl.lit(int(submit_ms[0]) + round(at_s * 1000)) - pl.col("submit_ms")
-    copies = trace.jobs[drawn.tolist()].with_columns(
-        [pl.col(name) + moved_ms for name in _TIMES] + [pl.Series("job_id", ids, pl.String)]
-    )
-    jobs = pl.concat([trace.jobs, copies]).sort("submit_ms", maintain_order=True)
-    return trace.with_jobs(jobs)
-
-
-def restrict(trace: Trace, column: str, name: str) -> Trace:
-    """Return the trace with only the jobs whose partition or queue is `name`. Raises UnknownNameError."""
-    jobs = trace.jobs.filter(pl.col(column) == name)
-    if not len(jobs):
-        known = [*trace.jobs[column].drop_nulls().unique().sort()]
-        raise UnknownNameError(f"{column} with jobs in this trace", name, known)
-    return trace.with_jobs(jobs)
-
-
-def drop_oversized(trace: Trace, processors: int) -> Trace:
-    """Return the trace without the jobs that need more than `processors`."""
-    return trace.with_jobs(trace.jobs.filter(size() <= processors))
+def room(scenario: Scenario) -> pl.Expr:
+    """Return how many processors a job can have at most: those of its partition, or of the whole machine."""
+    if scenario.partitions is None:
+        return pl.lit(scenario.processors)
+    return pl.col("partition").replace_strict(dict(scenario.partitions), default=None, return_dtype=pl.Int64)
 
 
 def parse_seconds(text: str) -> float:
@@ -267,25 +231,44 @@ def _backfill(text: str) -> Change:
 
 def _load(text: str) -> Change:
     factor = _positive("load", text.removeprefix("x"))
-    return lambda scenario, _: replace(scenario, trace=scale_load(scenario.trace, factor))
+    return lambda scenario, _: replace(scenario, trace=scale_load(_past(scenario, "load"), factor))
 
 
 def _arrivals(text: str) -> Change:
     if text not in PATTERNS:
         raise UnknownNameError("arrival pattern", text, PATTERNS)
-    return lambda scenario, seed: replace(scenario, trace=redraw_arrivals(scenario.trace, text, seed))
+    return lambda scenario, seed: replace(scenario, trace=redraw_arrivals(_past(scenario, "arrivals"), text, seed))
+
+
+def _past(scenario: Scenario, key: str) -> Trace:
+    """Return the trace if all of its jobs are still to come. Raises UsageError in a present state."""
+    if scenario.now_ms is not None:
+        raise UsageError(
+            f"{key} cannot be asked from the present on, because it needs to know what is still to come",
+            remedy="Ask it of the whole log, or let jobs arrive with burst=200@2h",
+        )
+    return scenario.trace
 
 
 def _limits(text: str) -> Change:
     if text == "exact":
-        return lambda scenario, _: replace(scenario, trace=limit_to_run(scenario.trace))
+        return lambda scenario, _: replace(scenario, trace=limit_to_run(_past(scenario, "limits=exact")))
     if text.startswith("max="):
         maximum_s = parse_seconds(text.removeprefix("max="))
-        return lambda scenario, _: replace(scenario, trace=cap_limits(scenario.trace, maximum_s))
+        return lambda scenario, _: _relimited(scenario, cap_limits(scenario.trace, maximum_s))
     if text.startswith("x"):
         factor = _positive("limits", text.removeprefix("x"))
-        return lambda scenario, _: replace(scenario, trace=scale_limits(scenario.trace, factor))
+        return lambda scenario, _: _relimited(scenario, scale_limits(scenario.trace, factor))
     raise UsageError(f"limits cannot be {text!r}", expected="exact, a factor like x1.5, or a maximum like max=24h")
+
+
+def _relimited(scenario: Scenario, changed: Trace) -> Scenario:
+    """Return the scenario with the limits of `changed`, but for jobs that run already."""
+    if scenario.now_ms is None:
+        return replace(scenario, trace=changed)
+    waits = pl.col("start_ms").is_null()
+    limit_s = pl.when(waits).then(changed.jobs["limit_s"]).otherwise("limit_s")
+    return replace(scenario, trace=changed.with_jobs(scenario.trace.jobs.with_columns(limit_s=limit_s)))
 
 
 def _burst(text: str) -> Change:
@@ -295,7 +278,9 @@ def _burst(text: str) -> Change:
             f"burst cannot be {text!r}", expected="jobs@time after the first submit, like 200@2d or 50@90min"
         )
     count, at_s = int(found["count"]), parse_seconds(found["at"])
-    return lambda scenario, seed: replace(scenario, trace=add_burst(scenario.trace, count, at_s, seed))
+    return lambda scenario, seed: replace(
+        scenario, trace=add_burst(scenario.trace, count, at_s, seed, now_ms=scenario.now_ms)
+    )
 
 
 def _partition(text: str) -> Change:
@@ -306,10 +291,52 @@ def _queue(text: str) -> Change:
     return lambda scenario, _: replace(scenario, trace=restrict(scenario.trace, "queue", text))
 
 
+def _partitions(text: str) -> Change:
+    partitions = _parse_partitions(text)
+
+    def change(scenario: Scenario, _: int) -> Scenario:
+        named = _replayed(scenario, "partitions").jobs["partition"]
+        homeless = named.filter(named.is_null() | ~named.is_in([*partitions]))
+        if len(homeless):
+            example = next((f", like {name!r}" for name in homeless if name is not None), "")
+            raise InputError(
+                f"{len(homeless):,} jobs name none of the partitions {', '.join(partitions)}{example}",
+                expected="every job in one of the partitions",
+                remedy="Give the others too, fill the column 'partition', or keep one's jobs with partition=NAME",
+            )
+        return replace(scenario, processors=sum(partitions.values()), partitions=partitions)
+
+    return change
+
+
+def _parse_partitions(text: str) -> dict[str, int]:
+    partitions: dict[str, int] = {}
+    for part in text.split(";"):
+        found = _PART.fullmatch(part.strip())
+        number = found["processors"].strip() if found else ""
+        if not found or not re.fullmatch(r"\d{1,10}", number) or not 1 <= int(number) <= _MOST_OF_A_PART:
+            raise UsageError(
+                f"partitions cannot have {part.strip()!r}",
+                expected=f"NAME:PROCESSORS;NAME:PROCESSORS, like gpu:64;cpu:512, each of 1 to {_MOST_OF_A_PART:,}",
+            )
+        name = found["name"].strip()
+        if name in partitions:
+            raise UsageError(f"The partition {name!r} is given twice", expected="each name once")
+        partitions[name] = int(number)
+    return partitions
+
+
 def _oversized(text: str) -> Change:
     if text != "drop":
         raise UsageError(f"oversized cannot be {text!r}", expected="drop")
-    return lambda scenario, _: replace(scenario, trace=drop_oversized(scenario.trace, scenario.processors))
+
+    def change(scenario: Scenario, _: int) -> Scenario:
+        kept = size() <= room(scenario)
+        if scenario.now_ms is not None:
+            kept |= pl.col("start_ms").is_not_null()
+        return replace(scenario, trace=scenario.trace.with_jobs(scenario.trace.jobs.filter(kept)))
+
+    return change
 
 
 def _seed(text: str) -> Change:
@@ -318,11 +345,56 @@ def _seed(text: str) -> Change:
     return lambda scenario, _: scenario
 
 
-def _failures(_text: str) -> Change:
-    raise UsageError(
-        "Failures of nodes cannot be simulated on pooled processors, which have no nodes",
-        remedy="Leave them out, or take away what is down on average with nodes=-5%",
-    )
+def _failures(text: str) -> Change:
+    found = _FAILURES.fullmatch(text)
+    if not found or (found["nodes"] is not None and not int(found["nodes"])):
+        raise UsageError(
+            f"failures cannot be {text!r}",
+            expected="the mean time between failures of one node, with that of a repair and the nodes if need be, "
+            "like 500h, 500h/4h or 500h/4h@32",
+        )
+    mtbf_h, repair_h = (_lasting("failures", part) / 3600 for part in (found["mtbf"], found["repair"] or _REPAIR))
+    nodes = int(found["nodes"]) if found["nodes"] else None
+
+    def change(scenario: Scenario, seed: int) -> Scenario:
+        _replayed(scenario, "failures")
+        failures = Failures(node_mtbf_h=mtbf_h, node_repair_h=repair_h, seed=seed)
+        return replace(scenario, conditions=NOTHING.model_copy(update={"failures": failures}), nodes=nodes)
+
+    return change
+
+
+def _checkpoints(text: str) -> Change:
+    every, *costs = text.split("/")
+    every_s = _lasting("checkpoints", every)
+    cost_s, restart_s, *more = (*map(parse_seconds, costs), *[0.0] * (2 - len(costs)))
+    if more or cost_s > every_s:
+        raise UsageError(
+            f"checkpoints cannot be {text!r}",
+            expected="the work between two, the time to save it, which is no longer, and that to load it, "
+            "like 1h or 1h/60s/120s",
+        )
+    checkpoints = Checkpoints(every_s=every_s, cost_s=cost_s, restart_s=restart_s)
+
+    def change(scenario: Scenario, _: int) -> Scenario:
+        conditions = (scenario.conditions or NOTHING).model_copy(update={"checkpoints": checkpoints})
+        return replace(scenario, conditions=conditions)
+
+    return change
+
+
+def _lasting(key: str, text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds <= 0:
+        raise UsageError(f"{key} cannot come every {text!r}", expected="a time above 0, like 4h")
+    return seconds
+
+
+def _replayed(scenario: Scenario, key: str) -> Trace:
+    """Return the trace if it is replayed from its beginning. Raises UsageError in a present state."""
+    if scenario.now_ms is not None:
+        raise UsageError(f"{key} cannot be asked from the present on", remedy="Ask it of the whole log")
+    return scenario.trace
 
 
 KEYS: dict[str, Callable[[str], Change]] = {
@@ -334,17 +406,18 @@ KEYS: dict[str, Callable[[str], Change]] = {
     "limits": _limits,
     "nodes": _nodes,
     "processors": _processors,
+    "partitions": _partitions,
     "oversized": _oversized,
     "policy": _policy,
     "backfill": _backfill,
+    "failures": _failures,
+    "checkpoints": _checkpoints,
     "seed": _seed,
 }
 """What can be changed, in the order in which changes take effect."""
 
 
 def _parse(key: str, value: str) -> Change:
-    if key == "failures":
-        return _failures(value)
     if key not in KEYS:
         raise UnknownNameError("setting to change", key, KEYS)
     return KEYS[key](value)
@@ -367,22 +440,3 @@ def _positive(key: str, text: str) -> float:
             f"{key} cannot be {text!r}", expected="a factor above 0, like 1.2, within a million either way"
         )
     return number
-
-
-def _submits(trace: Trace) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    submits = trace.jobs["submit_ms"]
-    if not len(submits) or submits.null_count():
-        raise InputError(
-            "The arrivals cannot be changed: jobs have no submit time",
-            remedy="Clean the trace first with the rule drop-unsubmitted",
-        )
-    return submits.to_numpy().astype(np.int64)
-
-
-def _with_submits(trace: Trace, submit_ms: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Trace:
-    """Return the trace with other submits in the same order; all times of a job move with its submit."""
-    moved_ms = pl.Series(np.round(submit_ms).astype(np.int64)) - trace.jobs["submit_ms"]
-    jobs = trace.jobs.with_columns([trace.jobs[name] + moved_ms for name in _TIMES])
-    # Attempts and snapshots tell of the times as they were.
-    moved = replace(trace, attempts=trace.attempts.clear(), snapshots=trace.snapshots.clear())
-    return moved.with_jobs(jobs)

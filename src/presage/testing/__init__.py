@@ -9,13 +9,38 @@ the whole contract against your kind:
         format = "mylog"
         sample = Path(__file__).parent / "mylog.txt"
         jobs = 3
+
+Besides, there is a real Slurm to test against, `SlurmCluster`.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from presage.testing.readers import ReaderContract
 from presage.testing.traces import make_job, make_trace
 from presage.testing.workloads import WorkloadContract
 from presage.testing.writers import WriterContract
 
-__all__ = ["ReaderContract", "WorkloadContract", "WriterContract", "make_job", "make_trace"]
+if TYPE_CHECKING:
+    from presage.testing.slurm import SlurmCluster, SlurmJob, missing_for_slurm
+
+__all__ = [
+    "ReaderContract",
+    "SlurmCluster",
+    "SlurmJob",
+    "WorkloadContract",
+    "WriterContract",
+    "make_job",
+    "make_trace",
+    "missing_for_slurm",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load what drives a real Slurm only when somebody asks for it."""
+    if name in {"SlurmCluster", "SlurmJob", "missing_for_slurm"}:
+        from presage.testing import slurm
+
+        return getattr(slurm, name)
+    raise AttributeError(f"module 'presage.testing' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Pictures of a trace: one page as PNG, SVG or PDF, or an HTML page that needs nothing but itself.
+"""Pictures of a trace or of a comparison: one page as PNG, SVG or PDF, or an HTML page that needs nothing else.
 
 Needs the extra `plot`; this module can be imported without it.
 """
@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING
 
 from presage.errors import MissingDependencyError, UnknownNameError, UsageError
 from presage.traces.files import replacing
+from presage.traces.plots.contest import Contender, Contest, Result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from presage.traces.plots._sheet import Sheet
     from presage.traces.trace import Trace
 
-    Render = Callable[[Trace, Sequence[str], str | None], bytes]
-
-__all__ = ["FIGURES", "ON_DEMAND", "SUFFIXES", "draw"]
+__all__ = [
+    "FIGURES", "ON_DEMAND", "SUFFIXES", "Contender", "Contest", "Result", "check_picture", "draw", "draw_contest",
+]  # fmt: skip
 
 FIGURES = {
     "utilisation": "Utilisation over time",
@@ -51,19 +53,37 @@ def draw(
     gives the same bytes. Raises UsageError for an unknown suffix or folder, OutputError for a file that cannot be
     written, UnknownNameError for an unknown figure, and MissingDependencyError without matplotlib.
     """
-    path = Path(path)
-    suffix = path.suffix.lower()
+    check_picture(path)
+    drawn = _chosen(trace, figures)
+    _check_matplotlib()
+    from presage.traces.plots._sheet import sheet_of
+
+    _write(sheet_of(trace, drawn, title), Path(path))
+    return drawn
+
+
+def draw_contest(contest: Contest, path: str | Path) -> None:
+    """Draw what variants make of a baseline to the file `path`, whose suffix says as what.
+
+    The same contest gives the same bytes. Raises UsageError for an unknown suffix or folder, OutputError for a
+    file that cannot be written, and MissingDependencyError without matplotlib.
+    """
+    check_picture(path)
+    _check_matplotlib()
+    from presage.traces.plots._contest import sheet_of
+
+    _write(sheet_of(contest), Path(path))
+
+
+def check_picture(path: str | Path) -> None:
+    """Raise UsageError unless the suffix of `path` says as what to draw."""
+    suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise UsageError(
             f"A trace cannot be drawn as {suffix or 'a file without a suffix'!r}",
             expected=f"a file name that ends in {', '.join(SUFFIXES[:-1])}",
             remedy="Rename the file to be written",
         )
-    drawn = _chosen(trace, figures)
-    picture = _renderer(suffix)(trace, drawn, title)
-    with replacing(path) as partial:
-        partial.write_bytes(picture)
-    return drawn
 
 
 def _chosen(trace: Trace, figures: Sequence[str] | None) -> list[str]:
@@ -76,12 +96,19 @@ def _chosen(trace: Trace, figures: Sequence[str] | None) -> list[str]:
     return [name for name in FIGURES if name not in ON_DEMAND and (name != "gpus" or has_gpus)]
 
 
-def _renderer(suffix: str) -> Render:
+def _check_matplotlib() -> None:
     try:
-        from presage.traces.plots._html import render
-        from presage.traces.plots._page import renderer
+        import matplotlib.figure  # noqa: F401  (only whether it is there)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "matplotlib":
             raise
         raise MissingDependencyError("matplotlib", extra="plot", purpose="Drawing a trace") from None
-    return render if suffix in {".html", ".htm"} else renderer(suffix.removeprefix("."))
+
+
+def _write(sheet: Sheet, path: Path) -> None:
+    from presage.traces.plots import _html, _page
+
+    suffix = path.suffix.lower()
+    picture = _html.render(sheet) if suffix in {".html", ".htm"} else _page.render(sheet, suffix.removeprefix("."))
+    with replacing(path) as partial:
+        partial.write_bytes(picture)

@@ -5,21 +5,20 @@ from __future__ import annotations
 import io
 import re
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from presage.traces.plots import FIGURES, _panels, _style, _words
+from presage.traces.plots import _panels, _style, _words
 from presage.traces.plots._stylesheet import STYLESHEET
-from presage.traces.statistics import summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from presage.traces.statistics import Summary
-    from presage.traces.trace import Trace
+    from presage.traces.plots._sheet import Plot, Sheet, Table
 
-_SIZES_IN = {"wide": (11.0, 2.8), "narrow": (5.4, 3.2)}
+_WIDTH_IN = 11.0
+_NARROW_IN = (5.4, 3.2)
 _COLOURS = {
     _style.INK: "ink", _style.MUTED: "muted", _style.FAINT: "faint", _style.PAPER: "paper", _style.BLUE: "blue",
     _style.ORANGE: "orange", _style.GREEN: "green", _style.RED: "red", _style.SKY: "sky", _style.PINK: "pink",
@@ -66,38 +65,39 @@ _PAGE = """\
 """
 
 
-def render(trace: Trace, names: Sequence[str], title: str | None) -> bytes:
-    """Return the page of a trace."""
-    summary = summarise(trace)
-    notes = _notes(trace)
+def render(sheet: Sheet) -> bytes:
+    """Return the page."""
+    notes = _notes(sheet.notes)
     contents = (
-        {name: FIGURES[name] for name in names} | {"summary": "Summary"} | ({"notes": "Notes"} if notes else {})
+        {plot.name: plot.title for plot in sheet.plots}
+        | {"summary": "Summary"}
+        | ({"notes": "Notes"} if notes else {})
     )
     page = _PAGE.format(
-        title=escape(_words.shortened(title or summary.name or "Trace", 200)),
+        title=escape(_words.shortened(sheet.title, 200)),
         stylesheet=STYLESHEET,
-        headline=escape(_words.headline(summary)),
+        headline=escape(sheet.headline),
         links="\n".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in contents.items()),
-        figures="\n".join(_figure(name, trace, summary) for name in names),
-        tables="\n".join(_table(caption, rows) for caption, rows in _tables(summary)),
+        figures="\n".join(_figure(plot) for plot in sheet.plots),
+        tables="\n".join(_table(table) for table in sheet.tables),
         notes=notes,
     )
     return page.encode()
 
 
-def _figure(name: str, trace: Trace, summary: Summary) -> str:
-    width = "wide" if _panels.is_wide(name, trace, summary) else "narrow"
-    with _style.house_style(salt=name, svg_text=True):
-        drawing = Figure(figsize=_SIZES_IN[width], facecolor="none", layout="constrained")
-        panel = _panels.Panel(drawing, drawing.add_gridspec(1, 1)[0, 0])
-        words = _panels.FIGURES[name](panel, trace, summary)
+def _figure(plot: Plot) -> str:
+    width = "narrow" if plot.height_in is None else "wide"
+    size = _NARROW_IN if plot.height_in is None else (_WIDTH_IN, plot.html_height_in)
+    with _style.house_style(salt=plot.name, svg_text=True):
+        drawing = Figure(figsize=size, facecolor="none", layout="constrained")
+        words = plot.draw(_panels.Panel(drawing, drawing.add_gridspec(1, 1)[0, 0]))
         _style.settle(drawing)
         written = io.StringIO()
         drawing.savefig(written, format="svg")
-    title, sentence = escape(FIGURES[name]), escape(words)
+    title, sentence = escape(plot.title), escape(words)
     svg = _inline(written.getvalue(), f"{title}. {sentence}")
     heading, caption = f"<h2>{title}</h2>", f"<figcaption>{sentence}</figcaption>"
-    return f'<figure id="{name}" class="{width}">\n{heading}\n<div>{svg}</div>\n{caption}\n</figure>'
+    return f'<figure id="{plot.name}" class="{width}">\n{heading}\n<div>{svg}</div>\n{caption}\n</figure>'
 
 
 def _inline(document: str, label: str) -> str:
@@ -113,82 +113,21 @@ def _inline(document: str, label: str) -> str:
     return f'<svg viewBox="{box[1] if box else ""}" role="img" aria-label="{label}">{inner}'
 
 
-def _table(caption: str, rows: Sequence[tuple[str, str | None]]) -> str:
+def _table(table: Table) -> str:
     lines = "\n".join(
-        f'<tr><th scope="row">{escape(label)}</th><td>{_UNKNOWN if value is None else escape(value)}</td></tr>'
-        for label, value in rows
+        f'<tr><th scope="row">{escape(label or "")}</th>{"".join(_cell(cell) for cell in cells)}</tr>'
+        for label, *cells in table.rows
     )
-    return f"<table>\n<caption>{escape(caption)}</caption>\n<tbody>\n{lines}\n</tbody>\n</table>"
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in table.columns)
+    head = f"<thead><tr><td></td>{head}</tr></thead>\n" if head else ""
+    return f"<table>\n<caption>{escape(table.caption)}</caption>\n{head}<tbody>\n{lines}\n</tbody>\n</table>"
 
 
-def _tables(summary: Summary) -> list[tuple[str, list[tuple[str, str | None]]]]:
-    """Return the summary as captioned tables of labels and texts, None for what the log does not say."""
-    formats = ", ".join(summary.formats) or None
-    return [
-        ("Log", [
-            ("Format", formats),
-            ("Scheduler", summary.scheduler),
-            ("Jobs", f"{summary.jobs:,}"),
-            ("Rejected rows", f"{summary.rejected:,}"),
-            ("First submit", summary.first_submit),
-            ("Last submit", summary.last_submit),
-            ("Time zone", summary.time_zone),
-            ("Span", _as(_words.duration, summary.span_s)),
-        ]),
-        ("Machine", [
-            ("Nodes", _as(_words.count, summary.nodes)),
-            ("Processors", _as(_words.count, summary.processors)),
-            ("GPUs", _as(_words.count, summary.gpus)),
-            ("Offered load", _as(_words.percent, summary.load)),
-            ("Utilisation", _as(_words.percent, summary.utilisation)),
-            ("GPU load", _as(_words.percent, summary.gpu_load)),
-            ("GPU utilisation", _as(_words.percent, summary.gpu_utilisation)),
-        ]),
-        ("Times", [
-            *_spread_rows("Wait", "wait_s", _words.duration, summary),
-            *_spread_rows("Run time", "run_s", _words.duration, summary),
-            *_spread_rows("Bounded slowdown", "bounded_slowdown", _words.brief, summary)[:2],
-        ]),
-        ("Jobs", [
-            ("Processors, mean", _as(_words.brief, summary.mean_size)),
-            ("Processors, most", _as(_words.count, summary.max_size)),
-            ("More than one processor", _as(_words.percent, summary.multi_cpu_share)),
-            ("GPU jobs", _as(_words.count, summary.gpu_jobs)),
-            ("Requested time, median", _as(_words.duration, summary.median_limit_s)),
-            ("Used of it, mean", _as(_words.percent, summary.mean_limit_use)),
-            ("Ran beyond it", _as(_words.percent, summary.overrun_share)),
-            ("Attempts per job", _as(_words.brief, summary.attempts_per_job)),
-        ]),
-        ("People", [
-            ("Users", _as(_words.count, summary.users)),
-            ("Accounts", _as(_words.count, summary.accounts)),
-            ("Queues", _as(_words.count, summary.queues)),
-            ("Partitions", _as(_words.count, summary.partitions)),
-            ("Arrivals per day", _as(_words.brief, summary.arrivals_per_day)),
-            ("Jobs of the most active user", _as(_words.percent, summary.top_user_share)),
-            ("Same user as the job before", _as(_words.percent, summary.same_user_share)),
-        ]),
-    ]  # fmt: skip
+def _cell(text: str | None) -> str:
+    return f"<td>{_UNKNOWN if text is None else escape(text)}</td>"
 
 
-def _spread_rows(
-    label: str, field: str, write: Callable[[float], str], summary: Summary
-) -> list[tuple[str, str | None]]:
-    kinds = {"mean": "mean", "median": "median", "p90": "90th percentile", "p99": "99th percentile"}
-    return [
-        (f"{label}, {words}", _as(write, getattr(summary, f"{kind}_{field}"))) for kind, words in kinds.items()
-    ]
-
-
-def _as(write: Callable[[Any], str], value: float | None) -> str | None:
-    return None if value is None else write(value)
-
-
-def _notes(trace: Trace) -> str:
-    manifest = trace.manifest
-    notes = list(manifest.notes)
-    notes += [f"Acknowledgement: {manifest.acknowledgement}"] if manifest.acknowledgement else []
-    notes += [f"Licence: {manifest.licence}"] if manifest.licence else []
+def _notes(notes: Sequence[str]) -> str:
     if not notes:
         return ""
     items = "\n".join(f"<li>{escape(note)}</li>" for note in notes)

@@ -53,6 +53,7 @@ table {{ width: 100%; border-collapse: collapse; align-self: start; font-size: 0
 caption {{ text-align: left; font-weight: 600; color: var(--muted); padding-bottom: 0.25rem; }}
 tr {{ border-top: 1px solid var(--faint); }}
 th {{ text-align: left; font-weight: 400; padding: 0.28rem 1rem 0.28rem 0; }}
+thead th, thead td {{ text-align: right; font-weight: 600; padding: 0.28rem 0 0.28rem 1rem; }}
 td {{ text-align: right; padding: 0.28rem 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }}
 .unknown {{ color: var(--muted); opacity: 0.75; font-size: 0.85rem; }}
 section > ul {{ margin: 0; padding-left: 1.2rem; }}

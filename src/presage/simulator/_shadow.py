@@ -1,0 +1,387 @@
+"""EASY's reservation on nodes, kept from pass to pass.
+
+What is free at the shadow time is what is free when all jobs planned to end by then are gone. The running jobs are
+parted at a time, the cursor: those planned to end by it are RELEASED in `spare`, the others are HELD.
+A reservation moves the cursor to the first planned end at which its job fits, from wherever it was; most
+events move it little.
+
+A job that starts or ends among the released ones changes nothing at the cursor, and cannot make an earlier time
+possible. Any other makes the reservation out of date.
+
+`both` is what is free now and at the shadow time beside the reserved places. Whoever runs at the cursor runs now,
+so it differs from what is free now on the reserved nodes only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from presage.simulator._cluster import (
+    Free,
+    Machine,
+    Want,
+    change,
+    find_node,
+    give_back,
+    meet,
+    room_on,
+    take,
+    update_tree,
+)
+from presage.simulator._compiling import compiled, lean
+from presage.simulator._demands import Demands, Places, want_of
+from presage.simulator._placements import place
+from presage.simulator._structures import GRACE_MS, pop_end, push_end
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.simulator._fragmentation import Typical
+
+    Ints = NDArray[np.int64]
+
+RELEASED, HELD = 1, 2
+# Entries of `facts`: lengths of three heaps, the cursor, whose reservation it is and how many of its members fit
+# at the cursor, whether it is out of date, how many members are reserved, and how often `both` may have grown.
+RELEASES, HOLDS, OVERDUES, CURSOR, HEAD, FITS, OUTDATED, RESERVED, CHANGES = 0, 1, 2, 3, 4, 5, 6, 7, 8
+NOBODY = -1
+
+
+class Shadow(NamedTuple):
+    """The running jobs by planned end, and what is reserved."""
+
+    end: Ints
+    """When each job is planned to end."""
+    side: Ints
+    """RELEASED, HELD, or 0 if it does not run."""
+    spot: Ints
+    """Where each job is in the heap of its side."""
+    releases: Ints
+    """A heap of the released jobs, the last planned end (negative) first."""
+    released: Ints
+    """The jobs of the heap."""
+    holds: Ints
+    """A heap of the held jobs, the first planned end first."""
+    held: Ints
+    overdues: Ints
+    """A heap of all planned ends, with those of jobs that have ended or are planned anew among them."""
+    overdue: Ints
+    facts: Ints
+    nodes: Ints
+    """Where the members of the reservation are to run."""
+    gpus: Ints
+    member_on: Ints
+    """For each node one of the members reserved there, or NOBODY."""
+    last_nodes: Ints
+    """Where they were to run before."""
+    last_gpus: Ints
+    next_member: Ints
+    """For each member another on the same node, or NOBODY."""
+    spare: Free
+    both: Free
+
+
+@compiled
+def no_shadow(jobs: int, most_tasks: int, spare: Free, both: Free) -> Shadow:
+    """Return the state in which nothing runs."""
+    per_job = np.zeros(jobs + 1, np.int64)
+    per_member = np.zeros(most_tasks, np.int64)
+    facts = np.zeros(CHANGES + 1, np.int64)
+    facts[HEAD] = NOBODY
+    facts[OUTDATED] = 1
+    return Shadow(
+        per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(),
+        per_job.copy(), per_job.copy(), per_job.copy(), facts, per_member.copy(), per_member.copy(),
+        np.full(len(spare.cpu), NOBODY, np.int64), per_member.copy(), per_member.copy(), per_member.copy(), spare,
+        both,
+    )  # fmt: skip
+
+
+@lean
+def begin(
+    shadow: Shadow,
+    machine: Machine,
+    free: Free,
+    demands: Demands,
+    places: Places,
+    job: int,
+    end: int,
+    beside: bool,
+) -> None:
+    """Note that a job has started; it has been taken from what is free, or if `beside` from `both` alone."""
+    facts = shadow.facts
+    want = want_of(demands, job)
+    shadow.end[job] = end
+    push_end(shadow.overdues, shadow.overdue, facts[OVERDUES], end, job)
+    facts[OVERDUES] += 1
+    if beside:
+        for member in range(places.first[job], places.first[job + 1]):
+            take(machine, free, places.node[member], want, places.gpus[member])
+    if end > facts[CURSOR]:
+        _shift(shadow, machine, demands, places, job, -1)
+        _hold(shadow, job)
+        facts[OUTDATED] = 1
+    else:
+        _release(shadow, job)
+    if not beside:
+        _meet_places(shadow, machine, free, demands, places, job)
+
+
+@lean
+def finish(shadow: Shadow, machine: Machine, free: Free, demands: Demands, places: Places, job: int) -> None:
+    """Note that a job has ended and was given back to what is free."""
+    facts = shadow.facts
+    if shadow.side[job] == HELD:
+        _shift(shadow, machine, demands, places, job, 1)
+        facts[OUTDATED] = 1
+    elif shadow.end[job] == facts[CURSOR]:
+        facts[OUTDATED] = 1
+    _let_go(shadow, job)
+    _meet_places(shadow, machine, free, demands, places, job)
+
+
+@lean
+def plan_anew(
+    shadow: Shadow,
+    machine: Machine,
+    free: Free,
+    demands: Demands,
+    places: Places,
+    now: int,
+    start: Ints,
+    limit: Ints,
+) -> None:
+    """Give running jobs that have outlived their plans new ones."""
+    facts, overdues, overdue = shadow.facts, shadow.overdues, shadow.overdue
+    while facts[OVERDUES] > 0 and overdues[0] <= now:
+        end, job = overdues[0], overdue[0]
+        facts[OVERDUES] -= 1
+        pop_end(overdues, overdue, facts[OVERDUES])
+        if shadow.side[job] == 0 or shadow.end[job] != end:
+            continue
+        released = shadow.side[job] == RELEASED
+        _let_go(shadow, job)
+        again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
+        shadow.end[job] = max(start[job] + again, now + 1)
+        push_end(overdues, overdue, facts[OVERDUES], shadow.end[job], job)
+        facts[OVERDUES] += 1
+        if shadow.end[job] <= facts[CURSOR]:
+            _release(shadow, job)
+            continue
+        _hold(shadow, job)
+        if released:
+            _shift(shadow, machine, demands, places, job, -1)
+            facts[OUTDATED] = 1
+            _meet_places(shadow, machine, free, demands, places, job)
+
+
+@lean
+def reserve(
+    shadow: Shadow,
+    placement: int,
+    machine: Machine,
+    free: Free,
+    demands: Demands,
+    places: Places,
+    typical: Typical,
+    head: int,
+) -> int:
+    """Return the shadow time of `head`, which does not fit now; bring `both` up to date."""
+    facts, spare = shadow.facts, shadow.spare
+    if facts[HEAD] == head and not facts[OUTDATED]:
+        return int(facts[CURSOR])
+    want = want_of(demands, head)
+    before = facts[CURSOR]
+    another = facts[HEAD] != head
+    if another:
+        facts[HEAD] = head
+        facts[FITS] = _count_room(machine, spare, want)
+    _move_cursor(shadow, machine, demands, places, want)
+    moved = another or facts[CURSOR] != before
+    _reserve_places(shadow, placement, machine, free, demands, typical, head, moved)
+    facts[OUTDATED] = 0
+    return int(facts[CURSOR])
+
+
+@lean
+def _count_room(machine: Machine, free: Free, want: Want) -> int:
+    """Return how many members fit, on no node more than the job has."""
+    total = 0
+    node = find_node(free.tree, 0, want)
+    while node >= 0:
+        total += room_on(machine, free, node, want)
+        node = find_node(free.tree, node + 1, want)
+    return total
+
+
+@lean
+def _move_cursor(shadow: Shadow, machine: Machine, demands: Demands, places: Places, want: Want) -> None:
+    """Move the cursor to the first planned end at which the members fit."""
+    facts = shadow.facts
+    while facts[FITS] >= want.tasks:
+        # On a clock of integers this is just before the last planned end that counts.
+        _part_at(shadow, machine, demands, places, -shadow.releases[0] - 1)
+    while facts[FITS] < want.tasks:
+        _part_at(shadow, machine, demands, places, shadow.holds[0])
+
+
+@lean
+def _part_at(shadow: Shadow, machine: Machine, demands: Demands, places: Places, time: int) -> None:
+    """Release all jobs that are planned to end by `time`, and no other."""
+    facts = shadow.facts
+    while facts[RELEASES] > 0 and -shadow.releases[0] > time:
+        job = shadow.released[0]
+        _let_go(shadow, job)
+        _hold(shadow, job)
+        _shift(shadow, machine, demands, places, job, -1)
+    while facts[HOLDS] > 0 and shadow.holds[0] <= time:
+        job = shadow.held[0]
+        _let_go(shadow, job)
+        _release(shadow, job)
+        _shift(shadow, machine, demands, places, job, 1)
+    facts[CURSOR] = time
+
+
+@lean
+def _shift(shadow: Shadow, machine: Machine, demands: Demands, places: Places, job: int, sign: int) -> None:
+    """Add (`sign` 1) a job to what is free at the cursor, or take it out (-1)."""
+    facts, spare = shadow.facts, shadow.spare
+    held = want_of(demands, job)
+    head = facts[HEAD]
+    want = want_of(demands, max(head, 0))
+    for member in range(places.first[job], places.first[job + 1]):
+        node = places.node[member]
+        if head != NOBODY:
+            facts[FITS] -= room_on(machine, spare, node, want)
+        change(machine, spare, node, held, places.gpus[member], sign)
+        update_tree(machine, spare, node)
+        if head != NOBODY:
+            facts[FITS] += room_on(machine, spare, node, want)
+
+
+@lean
+def _reserve_places(
+    shadow: Shadow,
+    placement: int,
+    machine: Machine,
+    free: Free,
+    demands: Demands,
+    typical: Typical,
+    head: int,
+    moved: bool,
+) -> None:
+    """Find the places of `head` at the cursor, which may have `moved`, and keep them out of `both`."""
+    facts, spare, nodes, gpus = shadow.facts, shadow.spare, shadow.nodes, shadow.gpus
+    last_nodes, last_gpus, count = shadow.last_nodes, shadow.last_gpus, facts[RESERVED]
+    want = want_of(demands, head)
+    for member in range(count):
+        last_nodes[member], last_gpus[member] = nodes[member], gpus[member]
+    place(placement, machine, spare, want, demands.shape[head], typical, nodes, gpus)
+    same = count == want.tasks
+    for member in range(want.tasks):
+        give_back(machine, spare, nodes[member], want, gpus[member])
+        same = same and nodes[member] == last_nodes[member] and gpus[member] == last_gpus[member]
+    if same and not moved:
+        return
+    facts[RESERVED] = want.tasks
+    facts[CHANGES] += 1
+    for member in range(count):
+        shadow.member_on[last_nodes[member]] = NOBODY
+    for member in range(want.tasks):
+        shadow.next_member[member] = shadow.member_on[nodes[member]]
+        shadow.member_on[nodes[member]] = member
+    for member in range(count):
+        _meet_node(shadow, machine, free, want, last_nodes[member])
+    for member in range(want.tasks):
+        _meet_node(shadow, machine, free, want, nodes[member])
+
+
+@lean
+def _meet_places(shadow: Shadow, machine: Machine, free: Free, demands: Demands, places: Places, job: int) -> None:
+    """Bring the nodes of a job in `both` up to date."""
+    want = want_of(demands, max(shadow.facts[HEAD], 0))
+    for member in range(places.first[job], places.first[job + 1]):
+        _meet_node(shadow, machine, free, want, places.node[member])
+
+
+@lean
+def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> None:
+    """Bring one node of `both` up to date; `want` is that of the reservation."""
+    spare, both = shadow.spare, shadow.both
+    member = shadow.member_on[node]
+    while member != NOBODY:
+        change(machine, spare, node, want, shadow.gpus[member], -1)
+        member = shadow.next_member[member]
+    meet(machine, free, spare, both, node, node + 1)
+    update_tree(machine, both, node)
+    member = shadow.member_on[node]
+    while member != NOBODY:
+        change(machine, spare, node, want, shadow.gpus[member], 1)
+        member = shadow.next_member[member]
+
+
+@lean
+def _release(shadow: Shadow, job: int) -> None:
+    shadow.side[job] = RELEASED
+    _add(shadow.releases, shadow.released, shadow.spot, shadow.facts[RELEASES], -shadow.end[job], job)
+    shadow.facts[RELEASES] += 1
+
+
+@lean
+def _hold(shadow: Shadow, job: int) -> None:
+    shadow.side[job] = HELD
+    _add(shadow.holds, shadow.held, shadow.spot, shadow.facts[HOLDS], shadow.end[job], job)
+    shadow.facts[HOLDS] += 1
+
+
+@lean
+def _let_go(shadow: Shadow, job: int) -> None:
+    """Take a job from the heap of its side."""
+    facts = shadow.facts
+    if shadow.side[job] == RELEASED:
+        facts[RELEASES] -= 1
+        _drop(shadow.releases, shadow.released, shadow.spot, facts[RELEASES], job)
+    else:
+        facts[HOLDS] -= 1
+        _drop(shadow.holds, shadow.held, shadow.spot, facts[HOLDS], job)
+    shadow.side[job] = 0
+
+
+@lean
+def _add(keys: Ints, jobs: Ints, spot: Ints, count: int, key: int, job: int) -> None:
+    """Add a job to a heap of `count` entries."""
+    at = count
+    while at > 0 and keys[(at - 1) >> 1] > key:
+        up = (at - 1) >> 1
+        keys[at], jobs[at] = keys[up], jobs[up]
+        spot[jobs[at]] = at
+        at = up
+    keys[at], jobs[at] = key, job
+    spot[job] = at
+
+
+@lean
+def _drop(keys: Ints, jobs: Ints, spot: Ints, count: int, job: int) -> None:
+    """Remove a job from a heap; `count` is the number of entries that remain."""
+    at = spot[job]
+    key, last = keys[count], jobs[count]
+    if at == count:
+        return
+    if at > 0 and keys[(at - 1) >> 1] > key:
+        _add(keys, jobs, spot, at, key, last)
+        return
+    while True:
+        child = 2 * at + 1
+        if child >= count:
+            break
+        if child + 1 < count and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[at], jobs[at] = keys[child], jobs[child]
+        spot[jobs[at]] = at
+        at = child
+    keys[at], jobs[at] = key, last
+    spot[last] = at
