@@ -243,6 +243,7 @@ def test_failures_are_the_same_for_all_variants_and_with_schedules_kept() -> Non
         (["failures=500h", "processors=+1"], r"'processors=\+1' has 9 processors.*a multiple of 4"),
         (["failures=500h", "backfill=conservative"], "'conservative', which nodes do not have.*none, easy"),
         (["failures=500h", "apart: partitions=a:4;b:4"], "'apart' has partitions"),
+        (["failures=500h", "processors=1000000000000"], "at most 100,000"),
         (["failures=1s/1s"], "about .* failures of 2 nodes"),
     ],
 )

@@ -27,7 +27,7 @@ from presage.simulator._demands import Places as Places
 from presage.simulator._demands import want_of as want_of
 from presage.simulator._placements import place
 from presage.simulator._pooled import STATIC, in_order
-from presage.simulator._shadow import CHANGES, Shadow, begin, finish, plan_anew, reserve
+from presage.simulator._shadow import Shadow, begin, finish, plan_anew, reserve
 from presage.simulator._structures import pop_end, push_end
 from presage.simulator._waiting import (
     ANY_PLAN,
@@ -35,6 +35,7 @@ from presage.simulator._waiting import (
     SHUT,
     Waiting,
     first_in_line,
+    first_of_shape,
     join,
     leave,
     may_hold,
@@ -80,7 +81,7 @@ class Simulation(NamedTuple):
     shadow: Shadow
     """Only for EASY."""
     boxed: Ints
-    """By shape: the number of changes of the shadow's `both` in which no job of it fitted, or -1."""
+    """By shape: whether its jobs do not fit beside the reservation."""
     ends: Ints
     """A heap of the running jobs by end."""
     ending: Ints
@@ -210,12 +211,12 @@ def _end_jobs(sim: Simulation, now: int) -> None:
 
 @lean
 def _unbox(sim: Simulation, node: int) -> None:
-    """Note that a node may have room for jobs again that last longer than the shadow time."""
+    """Note that there may be more room on a node beside the reservation."""
     tree, opened, wants, boxed = sim.shadow.both.tree, sim.waiting.opened, sim.waiting.wants, sim.boxed
     leaf = len(tree) // 2 + node
     for at in range(1, opened[0] + 1):
-        if boxed[opened[at]] >= 0 and may_hold(tree, leaf, wants, opened[at]):
-            boxed[opened[at]] = -1
+        if boxed[opened[at]] and may_hold(tree, leaf, wants, opened[at]):
+            boxed[opened[at]] = 0
 
 
 @lean
@@ -234,19 +235,30 @@ def _decide(sim: Simulation, now: int) -> None:
         _shut_full(sim)
         if tidy(waiting) == 0:
             return
-        shadow_ms = reserve(
-            sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, job
-        )
+        shadow_ms = _reserve(sim, job)
     _backfill(sim, now, shadow_ms)
+
+
+@lean
+def _reserve(sim: Simulation, head: int) -> int:
+    """Return the shadow time of the first job that does not fit; bring up to date who fits beside it."""
+    shadow_ms = reserve(
+        sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, head
+    )
+    grown = sim.shadow.grown
+    for at in range(1, grown[0] + 1):
+        _unbox(sim, grown[at])
+    grown[0] = 0
+    return shadow_ms
 
 
 @lean
 def _shut_full(sim: Simulation) -> None:
     """Shut the open shapes that do not fit at all, so that nothing need be reserved if no shape does."""
-    waiting, boxed, changes = sim.waiting, sim.boxed, sim.shadow.facts[CHANGES]
+    waiting = sim.waiting
     for at in range(1, waiting.opened[0] + 1):
         shape = waiting.opened[at]
-        if waiting.state[shape] == OPEN and boxed[shape] != changes:
+        if waiting.state[shape] == OPEN and not sim.boxed[shape]:
             want = want_of(sim.demands, waiting.job_in[waiting.first_slot[shape]])
             if total_room(sim.machine, sim.free, want) < want.tasks:
                 shut(waiting, shape)
@@ -260,7 +272,8 @@ def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
     ranks, jobs = sim.ranks, sim.candidates
     count = 0
     for at in range(1, shapes + 1):
-        job = _next(sim, waiting.opened[at], 0, shadow_ms - now)
+        shape = waiting.opened[at]
+        job = first_of_shape(waiting, shape, shadow_ms - now if sim.boxed[shape] else ANY_PLAN)
         if job >= 0:
             push_end(ranks, jobs, count, waiting.rank[job], job)
             count += 1
@@ -270,17 +283,11 @@ def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
         count -= 1
         pop_end(ranks, jobs, count)
         if _try(sim, job, now, shadow_ms, True) != NO_ROOM:
-            job = _next(sim, shape, waiting.slot[job] + 1, shadow_ms - now)
+            most = shadow_ms - now if sim.boxed[shape] else ANY_PLAN
+            job = next_of_shape(waiting, shape, waiting.slot[job] + 1, most)
             if job >= 0:
                 push_end(ranks, jobs, count, waiting.rank[job], job)
                 count += 1
-
-
-@lean
-def _next(sim: Simulation, shape: int, slot: int, window: int) -> int:
-    """Return the next job of a shape that may start: one that ends within the window if longer ones do not fit."""
-    short_only = sim.backfilling == EASY and sim.boxed[shape] == sim.shadow.facts[CHANGES]
-    return int(next_of_shape(sim.waiting, shape, slot, window if short_only else ANY_PLAN))
 
 
 @lean
@@ -302,16 +309,13 @@ def _decide_in_line(sim: Simulation, line: Ints, now: int) -> None:
             _shut_full(sim)
             if tidy(waiting) == 0:
                 return
-            shadow_ms = reserve(
-                sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, job
-            )
+            shadow_ms = _reserve(sim, job)
 
 
 @lean
 def _is_too_long(sim: Simulation, job: int, now: int, shadow_ms: int) -> bool:
     """Return whether a job is known not to fit beside the reservation, and does not end before it."""
-    boxed = sim.boxed[sim.waiting.shape[job]] == sim.shadow.facts[CHANGES]
-    return bool(sim.backfilling == EASY and boxed and now + sim.plan[job] > shadow_ms)
+    return bool(sim.boxed[sim.waiting.shape[job]] and now + sim.plan[job] > shadow_ms)
 
 
 @lean
@@ -325,7 +329,7 @@ def _try(sim: Simulation, job: int, now: int, shadow_ms: int, backfills: bool) -
     beside = backfills and sim.backfilling == EASY and now + sim.plan[job] > shadow_ms
     if beside:
         if not place(sim.placement, machine, sim.shadow.both, want, shape, sim.typical, nodes, gpus):
-            sim.boxed[shape] = sim.shadow.facts[CHANGES]
+            sim.boxed[shape] = 1
             return TOO_LONG
     elif not place(sim.placement, machine, sim.free, want, shape, sim.typical, nodes, gpus):
         shut(waiting, shape)

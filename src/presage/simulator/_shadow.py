@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 RELEASED, HELD = 1, 2
 # Entries of `facts`: lengths of three heaps, the cursor, whose reservation it is and how many of its members fit
-# at the cursor, whether it is out of date, how many members are reserved, and how often `both` may have grown.
-RELEASES, HOLDS, OVERDUES, CURSOR, HEAD, FITS, OUTDATED, RESERVED, CHANGES = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# at the cursor, whether it is out of date, and how many members are reserved.
+RELEASES, HOLDS, OVERDUES, CURSOR, HEAD, FITS, OUTDATED, RESERVED = 0, 1, 2, 3, 4, 5, 6, 7
 NOBODY = -1
 
 
@@ -79,6 +79,8 @@ class Shadow(NamedTuple):
     last_gpus: Ints
     next_member: Ints
     """For each member another on the same node, or NOBODY."""
+    grown: Ints
+    """How many nodes of `both` have more room since places were reserved anew, then which, maybe twice."""
     spare: Free
     both: Free
 
@@ -88,14 +90,14 @@ def no_shadow(jobs: int, most_tasks: int, spare: Free, both: Free) -> Shadow:
     """Return the state in which nothing runs."""
     per_job = np.zeros(jobs + 1, np.int64)
     per_member = np.zeros(most_tasks, np.int64)
-    facts = np.zeros(CHANGES + 1, np.int64)
+    facts = np.zeros(RESERVED + 1, np.int64)
     facts[HEAD] = NOBODY
     facts[OUTDATED] = 1
     return Shadow(
         per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(),
         per_job.copy(), per_job.copy(), per_job.copy(), facts, per_member.copy(), per_member.copy(),
-        np.full(len(spare.cpu), NOBODY, np.int64), per_member.copy(), per_member.copy(), per_member.copy(), spare,
-        both,
+        np.full(len(spare.cpu), NOBODY, np.int64), per_member.copy(), per_member.copy(), per_member.copy(),
+        np.zeros(2 * most_tasks + 1, np.int64), spare, both,
     )  # fmt: skip
 
 
@@ -286,16 +288,24 @@ def _reserve_places(
     if same and not moved:
         return
     facts[RESERVED] = want.tasks
-    facts[CHANGES] += 1
     for member in range(count):
         shadow.member_on[last_nodes[member]] = NOBODY
     for member in range(want.tasks):
         shadow.next_member[member] = shadow.member_on[nodes[member]]
         shadow.member_on[nodes[member]] = member
     for member in range(count):
-        _meet_node(shadow, machine, free, want, last_nodes[member])
+        _meet_again(shadow, machine, free, want, last_nodes[member])
     for member in range(want.tasks):
-        _meet_node(shadow, machine, free, want, nodes[member])
+        _meet_again(shadow, machine, free, want, nodes[member])
+
+
+@lean
+def _meet_again(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> None:
+    """Bring a node up to date whose reservation has changed, and note if it has more room than before."""
+    grown = shadow.grown
+    if _meet_node(shadow, machine, free, want, node):
+        grown[0] += 1
+        grown[grown[0]] = node
 
 
 @lean
@@ -307,19 +317,24 @@ def _meet_places(shadow: Shadow, machine: Machine, free: Free, demands: Demands,
 
 
 @lean
-def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> None:
-    """Bring one node of `both` up to date; `want` is that of the reservation."""
+def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> bool:
+    """Bring one node of `both` up to date; return whether it has more of anything. `want` is the reserving job's."""
     spare, both = shadow.spare, shadow.both
     member = shadow.member_on[node]
     while member != NOBODY:
         change(machine, spare, node, want, shadow.gpus[member], -1)
         member = shadow.next_member[member]
+    grows = min(free.cpu[node], spare.cpu[node]) > both.cpu[node]
+    grows |= min(free.mem[node], spare.mem[node]) > both.mem[node]
+    for at in range(machine.first_gpu[node], machine.first_gpu[node + 1]):
+        grows |= min(free.gpu[at], spare.gpu[at]) > both.gpu[at]
     meet(machine, free, spare, both, node, node + 1)
     update_tree(machine, both, node)
     member = shadow.member_on[node]
     while member != NOBODY:
         change(machine, spare, node, want, shadow.gpus[member], 1)
         member = shadow.next_member[member]
+    return bool(grows)
 
 
 @lean

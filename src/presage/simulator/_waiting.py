@@ -43,6 +43,8 @@ class Waiting(NamedTuple):
     """Of each shape."""
     members: Ints
     """How many jobs of each shape wait."""
+    least: Ints
+    """No waiting job of a shape has a shorter plan."""
     opened: Ints
     """A list of the shapes that are OPEN, and of some that no longer are."""
     listed: Ints
@@ -76,7 +78,7 @@ def no_waiting(shape: Ints, rank: Ints, slot: Ints, wants: Ints) -> Waiting:
     listed = np.zeros(shapes + 1, np.int64)
     return Waiting(
         shape, rank, slot, job_in, np.cumsum(first_slot), np.full(2 * leaves, NEVER, np.int64), wants,
-        per_shape.copy(), per_shape.copy(), listed.copy(), per_shape.copy(), listed.copy(),
+        per_shape.copy(), per_shape.copy(), per_shape.copy(), listed.copy(), per_shape.copy(), listed.copy(),
         np.zeros(jobs, np.int64), np.empty(jobs + 1, np.int64), np.empty(jobs + 1, np.int64),
         np.zeros(1, np.int64),
     )  # fmt: skip
@@ -88,6 +90,7 @@ def join(waiting: Waiting, job: int, plan: int) -> None:
     shape = waiting.shape[job]
     if waiting.state[shape] == IDLE:
         _open(waiting, shape)
+    waiting.least[shape] = plan if waiting.members[shape] == 0 else min(waiting.least[shape], plan)
     waiting.members[shape] += 1
     waiting.queued[job] = 1
     _set_plan(waiting.plans, waiting.slot[job], plan)
@@ -114,11 +117,22 @@ def first_in_line(waiting: Waiting) -> int:
 
 
 @lean
+def first_of_shape(waiting: Waiting, shape: int, most: int) -> int:
+    """Return the first job of a shape whose plan is at most `most`, or -1."""
+    if waiting.least[shape] > most:
+        return -1
+    job = next_of_shape(waiting, shape, waiting.first_slot[shape], most)
+    if job < 0:
+        waiting.least[shape] = most + 1
+    return job
+
+
+@lean
 def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
     """Return the first job of a shape at or behind a slot whose plan is at most `most`, or -1."""
     plans, end = waiting.plans, waiting.first_slot[shape + 1]
     leaves = len(plans) // 2
-    at = max(slot, waiting.first_slot[shape]) + leaves
+    at = slot + leaves
     if at >= 2 * leaves:
         return -1
     while True:

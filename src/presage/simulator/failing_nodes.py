@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 NOTHING = Conditions(dependencies=False)
 """What happens where nothing fails; the other simulations of a what-if know no dependencies either."""
 _BACKFILLINGS = ("none", "easy")
+_MOST_NODES = 100_000
 _MOST_FAILURES = 300_000
 _WEEK_MS = 604_800_000
 _HOUR_MS = 3_600_000
@@ -78,6 +79,11 @@ def _check(name: str, scenario: Scenario, each: int) -> None:
         raise UsageError(
             f"{name!r} has {scenario.processors:,} processors, which are no whole nodes of {each:,}",
             expected=f"a multiple of {each:,}",
+        )
+    if scenario.processors // each > _MOST_NODES:
+        raise UsageError(
+            f"{name!r} has {scenario.processors // each:,} nodes",
+            expected=f"at most {_MOST_NODES:,} that may fail",
         )
 
 

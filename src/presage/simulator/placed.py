@@ -145,7 +145,7 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
             typical=_inputs.typical_of(workload),
             waiting=waiting,
             shadow=_shadow.no_shadow(len(jobs), int(jobs.tasks.max()), spare, both),
-            boxed=np.full(len(waiting.wants), -1, np.int64),
+            boxed=np.zeros(len(waiting.wants), np.int64),
             ends=np.empty(len(jobs) + 1, np.int64),
             ending=np.empty(len(jobs) + 1, np.int64),
             running=np.zeros(1, np.int64),

@@ -1,13 +1,28 @@
-"""How the functions of the detailed engine are compiled."""
+"""How the functions of the detailed engine are compiled.
+
+Only functions that Python calls get a wrapper for it: unwrapping the whole state takes long to compile.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba import njit
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
-"""For functions that Python calls."""
-_OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-inner = njit(cache=True, nogil=True, error_model="numpy", **_OPTIONS)
-"""For functions that only compiled ones call: unwrapping the state for Python takes long to compile."""
+from presage.simulator._compiling import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    _Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+__all__ = ["compiled", "inner", "lean"]
+
+# numba's stubs do not know these options.
+_UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_UNCOUNTED: dict[str, Any] = {**_UNWRAPPED, "_nrt": False}
+
+inner: Callable[[_Function], _Function] = njit(cache=True, nogil=True, error_model="numpy", **_UNWRAPPED)
+"""For functions that only compiled ones call."""
+lean: Callable[[_Function], _Function] = njit(cache=True, nogil=True, error_model="numpy", **_UNCOUNTED)
+"""The same for functions that make no arrays and return none, which then do not count who uses an array."""

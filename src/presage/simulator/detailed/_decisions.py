@@ -23,7 +23,7 @@ from presage.simulator._cluster import (
 from presage.simulator._placed import EASY, NONE, SKIP
 from presage.simulator._placements import place
 from presage.simulator._structures import NEVER, renewed_end
-from presage.simulator.detailed._compiling import compiled, inner
+from presage.simulator.detailed._compiling import compiled, inner, lean
 from presage.simulator.detailed._engine import advance, close_ranks, preempt, start
 from presage.simulator.detailed._orders import DRF, LAS, VOLCANO, in_order, next_level_at, score
 from presage.simulator.detailed._state import (
@@ -137,7 +137,7 @@ def _place(cluster: Cluster, thoughts: Thoughts, free: Free, job: int, members: 
     return place(cluster.rules.placement, cluster.machine, free, want, one.shape, thoughts.typical, nodes, gpus)
 
 
-@inner
+@lean
 def _wants_more(jobs: Records, others: Ints, job: int) -> bool:
     """Return whether a job wants at least as much, as many and as special nodes as one of the others."""
     one = jobs[job]
@@ -205,7 +205,7 @@ def _start_instead(
     return bool(_start_if_it_fits(cluster, thoughts, job, now))
 
 
-@inner
+@lean
 def _count_below(jobs: Records, victims: Ints, urgencies: Floats, boost: int, own: float) -> int:
     """Return how many of the victims, the least urgent first, are less urgent than a job with this score."""
     at = 0
@@ -217,7 +217,7 @@ def _count_below(jobs: Records, victims: Ints, urgencies: Floats, boost: int, ow
     return at
 
 
-@inner
+@lean
 def _move(cluster: Cluster, free: Free, other: int, want: Want, sign: int) -> int:
     """Take a job off (1) or put it on (-1) a copy of the cluster; return how many more members then fit."""
     machine, nodes = cluster.machine, cluster.member_node
@@ -235,7 +235,7 @@ def _move(cluster: Cluster, free: Free, other: int, want: Want, sign: int) -> in
     return more
 
 
-@inner
+@lean
 def _plan_anew(cluster: Cluster, now: int) -> None:
     """Give running jobs that outlived their plan a new one."""
     jobs, ends = cluster.jobs, cluster.ends

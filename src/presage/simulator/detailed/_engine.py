@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from presage.simulator._cluster import GPU, give_back, update_tree
 from presage.simulator._structures import NEVER
-from presage.simulator.detailed._compiling import compiled, inner
+from presage.simulator.detailed._compiling import compiled, lean
 from presage.simulator.detailed._heap import discard, first_instant, pop, push
 from presage.simulator.detailed._orders import QSSF, STATIC, arrival_score, settle_usage
 from presage.simulator.detailed._speeds import count_tenants, rate_of
@@ -82,7 +80,7 @@ def begin(cluster: Cluster) -> None:
             push(cluster.arrivals, job, cluster.jobs[job].submit)
 
 
-@inner
+@lean
 def start(cluster: Cluster, job: int, members: int, now: int) -> None:
     """Let a waiting job run on the places that were taken for it; the queue still lists it."""
     jobs = cluster.jobs
@@ -103,14 +101,14 @@ def start(cluster: Cluster, job: int, members: int, now: int) -> None:
         _pace_neighbours(cluster, job, now)
 
 
-@inner
+@lean
 def _planned_ms(jobs: Records, job: int) -> int:
     """Return how long a job is planned to run from now on: its plan, less what is known to be done of it."""
     left = jobs[job].plan * FULL - jobs[job].work + jobs[job].left
     return int(max(1, -(-left // jobs[job].rate)))
 
 
-@inner
+@lean
 def preempt(cluster: Cluster, job: int, now: int) -> None:
     """Interrupt a running job for another; it goes on from here if it can save, else from the beginning."""
     jobs = cluster.jobs
@@ -121,7 +119,7 @@ def preempt(cluster: Cluster, job: int, now: int) -> None:
     _interrupt(cluster, job, now, PREEMPTED, kept, kept - rest)
 
 
-@inner
+@lean
 def _fail(cluster: Cluster, job: int, now: int) -> None:
     """Interrupt a job whose node failed: it goes on from its last checkpoint, or from the beginning."""
     jobs = cluster.jobs
@@ -135,7 +133,7 @@ def _fail(cluster: Cluster, job: int, now: int) -> None:
     _interrupt(cluster, job, now, NODE_FAILED, kept, kept - rest)
 
 
-@inner
+@lean
 def _interrupt(cluster: Cluster, job: int, now: int, how: int, rest: int, lost: int) -> None:
     """Put a running job back into the queue with `rest` work left."""
     jobs = cluster.jobs
@@ -147,7 +145,7 @@ def _interrupt(cluster: Cluster, job: int, now: int, how: int, rest: int, lost: 
     join_queue(cluster, job)
 
 
-@inner
+@lean
 def _end(cluster: Cluster, job: int, now: int) -> None:
     jobs = cluster.jobs
     _account(jobs, job, now)
@@ -162,7 +160,7 @@ def _end(cluster: Cluster, job: int, now: int) -> None:
     _release_dependents(cluster, job, now, AFTER_OK if succeeded else AFTER_NOT_OK)
 
 
-@inner
+@lean
 def _release_dependents(cluster: Cluster, job: int, now: int, news: int) -> None:
     """Let those go that waited for this news of a job, and give up those that wait for news that never comes."""
     edges = cluster.edges
@@ -174,7 +172,7 @@ def _release_dependents(cluster: Cluster, job: int, now: int, news: int) -> None
             _give_up(cluster, edges[edge].job)
 
 
-@inner
+@lean
 def _meet_edge(cluster: Cluster, job: int, instant: int) -> None:
     jobs = cluster.jobs
     if jobs[job].status != AHEAD:
@@ -185,13 +183,12 @@ def _meet_edge(cluster: Cluster, job: int, instant: int) -> None:
         push(cluster.arrivals, job, jobs[job].eligible)
 
 
-@inner
+@lean
 def _give_up(cluster: Cluster, job: int) -> None:
     """A job that can never start, and so all that wait for anything of it."""
-    jobs = cluster.jobs
+    jobs, doomed = cluster.jobs, cluster.scratch
     if jobs[job].status != AHEAD:
         return
-    doomed = np.empty(len(jobs), np.int64)
     doomed[0] = job
     jobs[job].status = HOPELESS
     count = 1
@@ -206,7 +203,7 @@ def _give_up(cluster: Cluster, job: int) -> None:
                 count += 1
 
 
-@inner
+@lean
 def _happen(cluster: Cluster, what: int, target: int, value: int, now: int) -> None:
     nodes = cluster.nodes
     if what == PRIORITIZE:
@@ -227,14 +224,14 @@ def _happen(cluster: Cluster, what: int, target: int, value: int, now: int) -> N
             cluster.clock[RELEASES] += 1
 
 
-@inner
+@lean
 def _set_online(cluster: Cluster, node: int, online: bool) -> None:
     cluster.free.cpu[node] += OFFLINE if online else -OFFLINE
     cluster.free.version[node] += 1
     update_tree(cluster.machine, cluster.free, node)
 
 
-@inner
+@lean
 def _arrive(cluster: Cluster, job: int, now: int) -> None:
     jobs = cluster.jobs
     jobs[job].status = WAITING
@@ -244,7 +241,7 @@ def _arrive(cluster: Cluster, job: int, now: int) -> None:
     join_queue(cluster, job)
 
 
-@inner
+@lean
 def join_queue(cluster: Cluster, job: int) -> None:
     """Add a waiting job to the queue, which is kept in order if the order is static, else by number."""
     jobs, queue = cluster.jobs, cluster.queue
@@ -263,7 +260,7 @@ def join_queue(cluster: Cluster, job: int) -> None:
     cluster.clock[WAITERS] += 1
 
 
-@inner
+@lean
 def _leave_queue(cluster: Cluster, job: int) -> None:
     queue = cluster.queue
     at = 0
@@ -285,7 +282,7 @@ def close_ranks(jobs: Records, queue: Ints, clock: Ints) -> None:
     clock[WAITERS] = kept
 
 
-@inner
+@lean
 def _stop(cluster: Cluster, job: int, now: int, how: int) -> None:
     """Take a job off its places and write down the stretch of running."""
     jobs, log, clock = cluster.jobs, cluster.log, cluster.clock
@@ -304,7 +301,7 @@ def _stop(cluster: Cluster, job: int, now: int, how: int) -> None:
         _pace_neighbours(cluster, job, now)
 
 
-@inner
+@lean
 def _hold(cluster: Cluster, job: int, sign: int, now: int) -> None:
     """Count what a user holds."""
     one = cluster.jobs[job]
@@ -317,7 +314,7 @@ def _hold(cluster: Cluster, job: int, sign: int, now: int) -> None:
     user.size += sign * one.size
 
 
-@inner
+@lean
 def _link(cluster: Cluster, member: int) -> None:
     members, node = cluster.members, cluster.member_node[member]
     following = cluster.nodes[node].first_here
@@ -330,7 +327,7 @@ def _link(cluster: Cluster, member: int) -> None:
     count_tenants(cluster.tenants, cluster.machine.first_gpu[node], cluster.member_gpus[member], 1)
 
 
-@inner
+@lean
 def _unlink(cluster: Cluster, member: int) -> None:
     members, node = cluster.members, cluster.member_node[member]
     before, following = members[member].previous_here, members[member].next_here
@@ -344,7 +341,7 @@ def _unlink(cluster: Cluster, member: int) -> None:
     count_tenants(cluster.tenants, cluster.machine.first_gpu[node], cluster.member_gpus[member], -1)
 
 
-@inner
+@lean
 def _account(jobs: Records, job: int, now: int) -> None:
     """Count the work that a running job has done until now."""
     elapsed = now - jobs[job].since
@@ -353,7 +350,7 @@ def _account(jobs: Records, job: int, now: int) -> None:
     jobs[job].since = now
 
 
-@inner
+@lean
 def _set_rate(cluster: Cluster, job: int, now: int) -> None:
     """Compute how fast a running job goes where it is, and so when it ends."""
     jobs = cluster.jobs
@@ -365,7 +362,7 @@ def _set_rate(cluster: Cluster, job: int, now: int) -> None:
     push(cluster.ends, job, end)
 
 
-@inner
+@lean
 def _pace_neighbours(cluster: Cluster, job: int, now: int) -> None:
     """Compute anew how fast those go that share nodes with a job which came or went."""
     first = cluster.jobs[job].first_member

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from presage.simulator._structures import NEVER
-from presage.simulator.detailed._compiling import compiled, inner
+from presage.simulator.detailed._compiling import compiled, lean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,13 +35,13 @@ def empty_heap(jobs: int) -> Heap:
     return Heap(np.empty(jobs, np.int64), np.full(jobs, _ABSENT), np.empty(jobs, np.int64), np.zeros(1, np.int64))
 
 
-@inner
+@lean
 def first_instant(heap: Heap) -> int:
     """Return the earliest instant, or NEVER."""
     return heap.instant[heap.jobs[0]] if heap.length[0] > 0 else NEVER
 
 
-@inner
+@lean
 def push(heap: Heap, job: int, instant: int) -> None:
     """Add a job, or change its instant if it is there."""
     heap.instant[job] = instant
@@ -54,7 +54,7 @@ def push(heap: Heap, job: int, instant: int) -> None:
     _sink(heap, _rise(heap, at))
 
 
-@inner
+@lean
 def pop(heap: Heap) -> int:
     """Take out the job with the earliest instant and return it."""
     job = heap.jobs[0]
@@ -62,7 +62,7 @@ def pop(heap: Heap) -> int:
     return int(job)
 
 
-@inner
+@lean
 def discard(heap: Heap, job: int) -> None:
     """Take out a job if it is there."""
     at = heap.where[job]
@@ -77,14 +77,14 @@ def discard(heap: Heap, job: int) -> None:
         _sink(heap, _rise(heap, at))
 
 
-@inner
+@lean
 def _before(heap: Heap, one: int, other: int) -> bool:
     if heap.instant[one] != heap.instant[other]:
         return bool(heap.instant[one] < heap.instant[other])
     return one < other
 
 
-@inner
+@lean
 def _rise(heap: Heap, at: int) -> int:
     while at > 0 and _before(heap, heap.jobs[at], heap.jobs[(at - 1) >> 1]):
         _swap(heap, at, (at - 1) >> 1)
@@ -92,7 +92,7 @@ def _rise(heap: Heap, at: int) -> int:
     return at
 
 
-@inner
+@lean
 def _sink(heap: Heap, at: int) -> None:
     while True:
         child = 2 * at + 1
@@ -106,7 +106,7 @@ def _sink(heap: Heap, at: int) -> None:
         at = child
 
 
-@inner
+@lean
 def _swap(heap: Heap, one: int, other: int) -> None:
     heap.jobs[one], heap.jobs[other] = heap.jobs[other], heap.jobs[one]
     heap.where[heap.jobs[one]] = one

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.simulator._structures import NEVER
-from presage.simulator.detailed._compiling import compiled, inner
+from presage.simulator.detailed._compiling import compiled, lean
 from presage.simulator.detailed._state import FULL, NOW, RUNNING, WAITERS, Cluster, Rules
 
 if TYPE_CHECKING:
@@ -30,8 +30,10 @@ def in_order(cluster: Cluster, queue: Ints) -> Ints:
     if rules.order == STATIC:
         return queue  # it is kept in order
     if rules.order == MULTIFACTOR:
+        cluster.usage[0] = 0.0
         for user in range(len(cluster.users)):
             settle_usage(cluster.users, user, cluster.clock[NOW], rules)
+            cluster.usage[0] += cluster.users[user].usage
     scores = np.empty(len(queue), np.float64)
     boosts = np.empty(len(queue), np.int64)
     for at in range(len(queue)):
@@ -43,7 +45,7 @@ def in_order(cluster: Cluster, queue: Ints) -> Ints:
     return queue[line]
 
 
-@inner
+@lean
 def score(cluster: Cluster, job: int) -> float:
     """Return the score of a waiting or running job at this instant."""
     jobs, rule, now = cluster.jobs, cluster.rules.order, cluster.clock[NOW]
@@ -71,11 +73,12 @@ def score(cluster: Cluster, job: int) -> float:
     elif rule == QSSF:
         value = one.score
     elif rule == SCORER:
-        value = _network(cluster.rules.numbers, describe(cluster, job, waited_s, run_s))
+        _describe(cluster, job, waited_s, run_s)
+        value = _network(cluster.rules.numbers, cluster.features)
     return value
 
 
-@inner
+@lean
 def remaining_ms(jobs: Records, job: int, now: int) -> float:
     """Return how much longer a job is believed to run: its estimate, less what it is known to have done."""
     left = jobs[job].left
@@ -84,7 +87,7 @@ def remaining_ms(jobs: Records, job: int, now: int) -> float:
     return float(max(0.0, jobs[job].estimate - (jobs[job].work - left) / FULL))
 
 
-@inner
+@lean
 def attained_s(jobs: Records, job: int, now: int) -> float:
     """Return the processor seconds that a job has held so far."""
     held = jobs[job].attained
@@ -93,7 +96,7 @@ def attained_s(jobs: Records, job: int, now: int) -> float:
     return float(held / 1000.0)
 
 
-@inner
+@lean
 def _service_level(thresholds_s: Floats, held_s: float) -> int:
     level = 0
     for threshold_s in thresholds_s:
@@ -102,7 +105,7 @@ def _service_level(thresholds_s: Floats, held_s: float) -> int:
     return level
 
 
-@inner
+@lean
 def next_level_at(cluster: Cluster) -> int:
     """Return when a running job passes the next threshold of service, or NEVER."""
     jobs, ends, now, thresholds_s = cluster.jobs, cluster.ends, cluster.clock[NOW], cluster.rules.numbers
@@ -118,14 +121,14 @@ def next_level_at(cluster: Cluster) -> int:
     return earliest
 
 
-@inner
+@lean
 def dominant_share(cluster: Cluster, user: int) -> float:
     """Return the largest share of any resource of the whole cluster that a user holds."""
     holder, totals = cluster.users[user], cluster.totals
     return float(max(holder.cpu / totals[0], holder.mem / totals[1], holder.gpu / totals[2]))
 
 
-@inner
+@lean
 def settle_usage(users: Records, user: int, now: int, rules: Rules) -> None:
     """Bring the decayed usage of a user up to date, if the order counts it."""
     if rules.order != MULTIFACTOR:
@@ -137,15 +140,13 @@ def settle_usage(users: Records, user: int, now: int, rules: Rules) -> None:
     users[user].usage_at = now
 
 
-@inner
+@lean
 def _multifactor(cluster: Cluster, job: int, waited_s: float) -> float:
     numbers, users, one = cluster.rules.numbers, cluster.users, cluster.jobs[job]
     size = one.size / numbers[CAPACITY]
     if numbers[SMALL_FIRST] > 0:
         size = 1.0 - size
-    used = 0.0
-    for user in range(len(users)):
-        used += users[user].usage
+    used = cluster.usage[0]
     share = users[one.user].usage / used if used > 0 else 0.0
     fair = 2.0 ** (-share * len(users))
     return float(
@@ -156,7 +157,7 @@ def _multifactor(cluster: Cluster, job: int, waited_s: float) -> float:
     )
 
 
-@inner
+@lean
 def arrival_score(jobs: Records, users: Records, job: int) -> float:
     """Return size times the run time that the user's past jobs foretell; the request where there are none."""
     user = users[jobs[job].user]
@@ -164,11 +165,10 @@ def arrival_score(jobs: Records, users: Records, job: int) -> float:
     return float(run_s * jobs[job].size)
 
 
-@inner
-def describe(cluster: Cluster, job: int, waited_s: float, run_s: float) -> Floats:
-    """Return the features of a job; their names are those of presage.policies.scorer.FEATURES."""
-    one = cluster.jobs[job]
-    features = np.empty(FEATURES, np.float64)
+@lean
+def _describe(cluster: Cluster, job: int, waited_s: float, run_s: float) -> None:
+    """Fill in the features of a job; their names are those of presage.policies.scorer.FEATURES."""
+    features, one = cluster.features, cluster.jobs[job]
     features[0] = np.log1p(run_s)
     features[1] = np.log1p(one.size)
     features[2] = np.log1p(waited_s)
@@ -177,27 +177,25 @@ def describe(cluster: Cluster, job: int, waited_s: float, run_s: float) -> Float
     features[5] = np.log1p(cluster.clock[WAITERS])
     features[6] = np.log1p(cluster.users[one.user].size)
     features[7] = np.log1p(cluster.ends.length[0])
-    return features
 
 
-@inner
+@lean
 def _network(numbers: Floats, features: Floats) -> float:
     """Return what a small network makes of features; its layout is that of presage.policies.scorer.Scorer."""
     hidden = int(numbers[0])
     width = FEATURES + 1
     if hidden == 0:
-        return float(_weighted(numbers[1 : 1 + width], features))
-    out = numbers[1 + hidden * width :]
-    total = out[hidden]
+        return float(_weighted(numbers, 1, features))
+    out = 1 + hidden * width
+    total = numbers[out + hidden]
     for unit in range(hidden):
-        begin = 1 + unit * width
-        total += out[unit] * np.tanh(_weighted(numbers[begin : begin + width], features))
+        total += numbers[out + unit] * np.tanh(_weighted(numbers, 1 + unit * width, features))
     return float(total)
 
 
-@inner
-def _weighted(weights: Floats, features: Floats) -> float:
-    total = weights[FEATURES]
+@lean
+def _weighted(numbers: Floats, first: int, features: Floats) -> float:
+    total = numbers[first + FEATURES]
     for feature in range(FEATURES):
-        total += weights[feature] * features[feature]
+        total += numbers[first + feature] * features[feature]
     return float(total)

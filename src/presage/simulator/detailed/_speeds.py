@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from presage.simulator._structures import NEVER
-from presage.simulator.detailed._compiling import inner
+from presage.simulator.detailed._compiling import lean
 from presage.simulator.detailed._state import FULL, Cluster
 
 if TYPE_CHECKING:
     from presage.simulator.detailed._state import Ints
 
 
-@inner
+@lean
 def rate_of(cluster: Cluster, job: int) -> int:
     """Return the rate of a running job, in millionths."""
     speeds, nodes, racks = cluster.speeds, cluster.member_node, cluster.machine.rack
@@ -37,7 +37,7 @@ def rate_of(cluster: Cluster, job: int) -> int:
     return max(1, slowest)
 
 
-@inner
+@lean
 def count_tenants(tenants: Ints, first_gpu: int, gpus: int, sign: int) -> None:
     """Count a member that comes to (1) or goes from (-1) some GPUs of a node."""
     at = first_gpu
@@ -48,7 +48,7 @@ def count_tenants(tenants: Ints, first_gpu: int, gpus: int, sign: int) -> None:
         at += 1
 
 
-@inner
+@lean
 def _most_tenants(tenants: Ints, first_gpu: int, gpus: int) -> int:
     most = 0
     at = first_gpu
@@ -60,6 +60,6 @@ def _most_tenants(tenants: Ints, first_gpu: int, gpus: int) -> int:
     return most
 
 
-@inner
+@lean
 def _factor(factors: Ints, others: int) -> int:
     return int(factors[min(max(others, 0), len(factors) - 1)])

@@ -139,6 +139,12 @@ class Cluster(NamedTuple):
     """The waiting jobs, the first WAITERS entries."""
     refused: Ints
     """Per shape the number of RELEASES at which it last did not fit."""
+    scratch: Ints
+    """One entry per job, to compute in."""
+    features: Floats
+    """Of the job that is being scored."""
+    usage: Floats
+    """One entry: what all users together used, decayed."""
     ends: Heap
     arrivals: Heap
     clock: Ints
