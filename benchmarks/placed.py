@@ -6,12 +6,13 @@ Prints one JSON object. Two measurements:
   else a generated workload of that size. Once with their recorded arrivals (those that ran), once all at t = 0 and
   for good, with the GPU allocation and fragmentation that each rule reaches.
 - `scale`: generated clusters of six kinds of nodes in racks of 32, ten jobs per node, gangs among them, under
-  every placement rule with every backfilling. Each row runs in a process of its own for its peak memory.
+  every placement rule with every backfilling, at two offered loads: at 0.9 some rules leave no queue, at 1.2 none
+  does. Each row runs in a process of its own for its peak memory.
 
 Seconds are of the engine with its arrays, after a warm-up; `cpu_s` is the processor time of the same call, which a
 busy machine disturbs less.
 
-    python benchmarks/placed.py [--nodes 1000 10000 100000] [--limit-s 3600] [--out FILE]
+    python benchmarks/placed.py [--nodes 1000 10000 100000] [--loads 0.9 1.2] [--limit-s 3600] [--out FILE]
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +53,7 @@ OPENB = Path(__file__).resolve().parents[2] / "shared" / "data" / "openb"
 PODS = 8_152
 ROUNDS = 3
 JOBS_PER_NODE = 10
-LOAD = 0.9
+LOADS = (0.9, 1.2)
 NODES_PER_RACK = 32
 HOUR_MS = 3_600_000
 MIB_PER_GIB = 1024
@@ -72,12 +74,16 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, nargs="*", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--loads", type=float, nargs="*", default=list(LOADS), help="offered loads")
     parser.add_argument("--limit-s", type=float, default=3600, help="give up on a row after so long")
-    parser.add_argument("--row", nargs=2, metavar=("NODES", "POLICY"), help="measure one row of `scale` only")
+    parser.add_argument(
+        "--row", nargs=3, metavar=("NODES", "LOAD", "POLICY"), help="measure one row of `scale` only"
+    )
     parser.add_argument("--out", type=Path, help="also write the JSON to this file")
     arguments = parser.parse_args()
     if arguments.row:
-        print(json.dumps(measure_row(int(arguments.row[0]), arguments.row[1])))
+        nodes, load, policy = arguments.row
+        print(json.dumps(measure_row(int(nodes), float(load), policy)))
         return
     result = {
         "benchmark": "placed",
@@ -85,7 +91,7 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
         "openb": measure_openb(),
-        "scale": measure_scale(arguments.nodes, arguments.limit_s),
+        "scale": measure_scale(arguments.nodes, arguments.loads, arguments.limit_s),
     }
     text = json.dumps(result, indent=2)
     if arguments.out:
@@ -130,36 +136,34 @@ def measure_rule(arriving: Trace, at_once: Trace, placement: str) -> dict[str, A
     }
 
 
-def measure_scale(sizes: list[int], limit_s: float) -> list[dict[str, Any]]:
-    """Return a row for each size, rule and backfilling."""
+def measure_scale(sizes: list[int], loads: list[float], limit_s: float) -> list[dict[str, Any]]:
+    """Return a row for each size, load, backfilling and rule."""
     rows = []
-    for nodes in sizes:
-        for backfilling in PLACED_BACKFILLINGS:
-            for placement in PLACEMENTS:
-                policy = str(PlacedPolicy("fcfs", backfilling, placement))
-                command = [sys.executable, __file__, "--row", str(nodes), policy]
-                try:
-                    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit_s)
-                    row = json.loads(done.stdout)
-                except subprocess.TimeoutExpired:
-                    row = {"nodes": nodes, "given_up_after_s": limit_s}
-                rows.append({"placement": placement, "backfilling": backfilling, **row})
-                print(json.dumps(rows[-1]), file=sys.stderr)
+    for nodes, load, backfilling, placement in product(sizes, loads, PLACED_BACKFILLINGS, PLACEMENTS):
+        row = {"nodes": nodes, "load": load, "backfilling": backfilling, "placement": placement}
+        policy = str(PlacedPolicy("fcfs", backfilling, placement))
+        command = [sys.executable, __file__, "--row", str(nodes), str(load), policy]
+        try:
+            done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=limit_s)
+            row |= json.loads(done.stdout)
+        except subprocess.TimeoutExpired:
+            row["given_up_after_s"] = limit_s
+        rows.append(row)
+        print(json.dumps(row), file=sys.stderr)
     return rows
 
 
-def measure_row(count: int, policy_text: str) -> dict[str, Any]:
+def measure_row(count: int, load: float, policy_text: str) -> dict[str, Any]:
     """Return what one simulation took; peak memory is that of this process."""
     rng = np.random.default_rng(count)
     nodes = make_nodes(count, rng)
-    jobs = make_jobs(JOBS_PER_NODE * count, nodes, rng)
+    jobs = make_jobs(JOBS_PER_NODE * count, nodes, load, rng)
     policy = PlacedPolicy.parse(policy_text)
     schedule_placed(jobs.select(np.arange(2)), nodes, policy)
     before_bytes = peak_bytes()
     seconds, cpu_s, schedule = call(jobs, nodes, policy)
     wait_ms = schedule.start_ms - jobs.jobs.submit_ms
     return {
-        "nodes": count,
         "jobs": len(jobs),
         "members": len(schedule.node),
         "seconds": round(seconds, 2),
@@ -193,8 +197,8 @@ def make_nodes(count: int, rng: np.random.Generator) -> Nodes:
     return Nodes(cpus * 1000, mem_gib * MIB_PER_GIB, gpus, type_bit, np.zeros(count, np.int64), rack)
 
 
-def make_jobs(count: int, nodes: Nodes, rng: np.random.Generator) -> PlacedJobs:
-    """Return jobs in about 300 shapes that offer LOAD of the nodes' processors or GPUs, whichever is busier.
+def make_jobs(count: int, nodes: Nodes, load: float, rng: np.random.Generator) -> PlacedJobs:
+    """Return jobs in about 300 shapes that offer `load` of the nodes' processors or GPUs, whichever is busier.
 
     Run times are lognormal, plans up to five times as long. Jobs that fit on no empty machine are left out.
     """
@@ -220,7 +224,7 @@ def make_jobs(count: int, nodes: Nodes, rng: np.random.Generator) -> PlacedJobs:
         (work * jobs.cpu_milli).sum() / nodes.cpu_milli.sum(),
         (work * (jobs.gpus * 1000 + jobs.gpu_milli)).sum() / (1000 * nodes.gpus.sum()),
     )
-    submit_ms = np.sort(rng.uniform(0, busiest / LOAD, len(jobs))).astype(np.int64)
+    submit_ms = np.sort(rng.uniform(0, busiest / load, len(jobs))).astype(np.int64)
     return replace(jobs, jobs=replace(jobs.jobs, submit_ms=submit_ms))
 
 

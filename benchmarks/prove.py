@@ -38,6 +38,7 @@ class Cell:
 CELLS = (
     Cell("trace_read", ("trace_read.py",), budget_min=5),
     Cell("simulate", ("simulate.py",), budget_min=3),
+    Cell("placed", ("placed.py",), budget_min=60),
     Cell("slurm", ("slurm.py",), budget_min=5),
 )
 

@@ -345,6 +345,32 @@ def simulate_results() -> str:
     return "\n\n".join(parts)
 
 
+def placed_results() -> str:
+    """Return the measurements of the benchmark `placed`, or a sentence that there are none."""
+    path = RESULTS / "placed.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    openb = result["openb"]
+    rules = [
+        (
+            f"`{rule}`", f"{max(row['recorded_s']):.3f}", f"{max(row['at_once_s']):.3f}",
+            f"{row['gpu_allocation']:.1%}", f"{row['gpu_fragmentation']:.1%}",
+        )
+        for rule, row in openb["rules"].items()
+    ]  # fmt: skip
+    machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    parts = [
+        f"Presage {result['version']}, {result['date']}; {machine}. One thread.",
+        f"{openb['trace']} on {openb['nodes']:,} nodes, slowest of three calls:",
+        _table(("rule", "arriving, s", "at once, s", "GPUs allocated", "free GPU fragmented"), rules),
+    ]
+    for load in sorted({row["load"] for row in result["scale"]}):
+        rows = [row for row in result["scale"] if row["load"] == load]
+        parts += [f"Offered load {load}, processor seconds by number of nodes:", _scale_table(rows)]
+    return "\n\n".join([*parts, _peak_memory(result["scale"])])
+
+
 def slurm_results() -> str:
     """Return the measurements of the benchmark `slurm`, or a sentence that there are none."""
     path = RESULTS / "slurm.json"
@@ -403,6 +429,32 @@ def _slurm_aims(seeds: list[dict[str, Any]]) -> str:
     )
 
 
+def _scale_table(rows: list[dict[str, Any]]) -> str:
+    """Return a line per rule and backfilling, a column per size."""
+    sizes = sorted({row["nodes"] for row in rows})
+    lines: dict[tuple[str, str], dict[int, str]] = {}
+    for row in rows:
+        told = f"{row['cpu_s']:.1f}" if "cpu_s" in row else f"over {row['given_up_after_s']:,.0f}"
+        lines.setdefault((row["placement"], row["backfilling"]), {})[row["nodes"]] = told
+    return _table(
+        ("rule", "backfilling", *(f"{size:,}" for size in sizes)),
+        [
+            (f"`{rule}`", f"`{how}`", *(cells[size] for size in sizes))
+            for (rule, how), cells in sorted(lines.items())
+        ],
+    )
+
+
+def _peak_memory(rows: list[dict[str, Any]]) -> str:
+    """Return a sentence on the memory that the engine took beside the jobs."""
+    told = []
+    for size in sorted({row["nodes"] for row in rows}):
+        done = [row for row in rows if row["nodes"] == size and "peak_bytes" in row]
+        most = max(row["peak_bytes"] - row["before_bytes"] for row in done)
+        told.append(f"{most / 1e6:,.0f} MB for {size:,} nodes and {max(row['jobs'] for row in done):,} jobs")
+    return f"Memory that the engine took, at most: {', '.join(told)}."
+
+
 def _slurm_total(kind: str, found: dict[str, dict[str, float]]) -> tuple[str, ...]:
     def told(name: str, form: str) -> str:
         mean, least, most = (format(found[name][part], form) for part in ("mean", "min", "max"))
@@ -435,6 +487,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "conditions": conditions,
     "outcomes": outcomes,
     "placed-backfillings": placed_backfillings,
+    "placed": placed_results,
     "placements": placements,
     "readers": readers,
     "rules": rules,

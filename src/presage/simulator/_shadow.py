@@ -318,7 +318,7 @@ def _meet_places(shadow: Shadow, machine: Machine, free: Free, demands: Demands,
 
 @lean
 def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> bool:
-    """Bring one node of `both` up to date; return whether it has more of anything. `want` is the reserving job's."""
+    """Bring one node of `both` up to date; return whether it has more of anything. `want` is what is reserved."""
     spare, both = shadow.spare, shadow.both
     member = shadow.member_on[node]
     while member != NOBODY:

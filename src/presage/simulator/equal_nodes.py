@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def on_equal_nodes(trace: Trace, nodes: int, processors: int | None = None, racks: int = 1) -> Trace:
     """Return the trace on `nodes` nodes that share its processors (default: the machine's) equally.
 
-    A job takes as few nodes as hold it, the same share of each; nodes are numbered rack by rack. Raises UsageError if
-    the processors cannot be divided like that.
+    A job takes as few nodes as hold it, the same share of each; nodes are numbered rack by rack. Raises UsageError
+    if the processors cannot be divided like that.
     """
     total = machine_size(trace, processors)
     if nodes < 1 or total % nodes or not 1 <= racks <= nodes:
