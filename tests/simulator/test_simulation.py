@@ -4,6 +4,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -59,6 +60,10 @@ def test_decisions_use_what_they_are_allowed_to_know(trace: Trace) -> None:
     assert simulate(trace, "sjf", order_by="actual").trace.jobs["start_ms"].to_list() == [0, 105_000, 100_000]
     guessed = trace.with_jobs(trace.jobs.with_columns(x_guess=trace.jobs["limit_s"] * -1 + 1000))
     assert simulate(guessed, "sjf", order_by="x_guess").trace.jobs["start_ms"].to_list() == [0, 105_000, 100_000]
+    predicted = simulate(trace, "sjf", order_by=lambda jobs: jobs.jobs["run_s"].to_numpy())
+    assert predicted.trace.jobs["start_ms"].to_list() == [0, 105_000, 100_000]
+    with pytest.raises(UsageError, match="one for each job"):
+        simulate(trace, "sjf", order_by=lambda jobs: np.zeros(7))
 
 
 def test_limits_kill_only_when_asked_to(trace: Trace) -> None:

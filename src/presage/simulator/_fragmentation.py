@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from presage.simulator._cluster import GPU, Free, Machine, Want, pick_gpus, sum_up
-from presage.simulator._compiling import lean
+from presage.simulator._compiling import inner, lean
 from presage.simulator._states import (
     AMOUNTS,
     HIGH_CPU,
@@ -54,7 +54,7 @@ class Typical(NamedTuple):
     """Two rows of an entry per level."""
 
 
-@lean
+@inner
 def fragmentation(
     gpu: Ints, begin: int, end: int, cpu: int, mem: int, type_bit: int, features: int, typical: Typical
 ) -> int:
@@ -96,7 +96,7 @@ def total_fragmentation(machine: Machine, free: Free, typical: Typical) -> int:
     return summed
 
 
-@lean
+@inner
 def least_growth(machine: Machine, free: Free, node: int, want: Want, typical: Typical) -> tuple[int, int]:
     """Return by how much a member on this node adds to fragmentation, and the GPUs where it adds least."""
     first, last = machine.first_gpu[node], machine.first_gpu[node + 1]
@@ -132,14 +132,14 @@ def least_growth(machine: Machine, free: Free, node: int, want: Want, typical: T
     return least, mask
 
 
-@lean
+@inner
 def _shift(gpu: Ints, first: int, last: int, mask: int, amount: int) -> None:
     for at in range(first, last):
         if mask >> (at - first) & 1:
             gpu[at] += amount
 
 
-@lean
+@inner
 def growth_bound(
     rows: Ints,
     at: int,
@@ -195,7 +195,7 @@ def growth_bound(
     return lost
 
 
-@lean
+@inner
 def _least_loss(amounts: int, share: int, weights: Ints, levels: Ints, spans: Ints, last_whole: int) -> int:
     """Return the least that tasks, with `weights` by level, lose of one GPU that a share is taken of.
 
@@ -215,7 +215,7 @@ def _least_loss(amounts: int, share: int, weights: Ints, levels: Ints, spans: In
     return least
 
 
-@lean
+@inner
 def spans_of(gpu: Ints, first: int, last: int, span_of: Ints) -> int:
     """Return in which ranges the free amounts of GPUs `first` to `last` are, as a mask."""
     mask = 0

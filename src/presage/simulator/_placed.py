@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from presage.simulator._cluster import Free, Machine, change, give_back, total_room
-from presage.simulator._compiling import compiled, lean
+from presage.simulator._compiling import compiled, inner, lean
 from presage.simulator._demands import Demands as Demands
 from presage.simulator._demands import Places as Places
 from presage.simulator._demands import want_of as want_of
@@ -151,7 +151,7 @@ def run_placed(sim: Simulation) -> None:
         queued = kept
 
 
-@lean
+@inner
 def _run_by_rank(sim: Simulation) -> None:
     arrived = 0
     while arrived < len(sim.submit) or sim.running[0] > 0:
@@ -160,14 +160,14 @@ def _run_by_rank(sim: Simulation) -> None:
         _decide(sim, now)
 
 
-@lean
+@inner
 def _next_instant(sim: Simulation, arrived: int) -> int:
     if sim.running[0] > 0 and (arrived >= len(sim.submit) or sim.ends[0] <= sim.submit[arrived]):
         return int(sim.ends[0])
     return int(sim.submit[arrived])
 
 
-@lean
+@inner
 def _advance(sim: Simulation, arrived: int, now: int) -> int:
     """Let the jobs end that end now, plan anew, let the next jobs arrive; return how many have arrived."""
     if sim.running[0] > 0 and sim.ends[0] <= now:
@@ -180,7 +180,7 @@ def _advance(sim: Simulation, arrived: int, now: int) -> int:
     return arrived
 
 
-@lean
+@inner
 def _end_jobs(sim: Simulation, now: int) -> None:
     """Give back what the jobs that end now have, and note which shapes may fit again."""
     ends, ending, running, places, waiting, tree = (
@@ -205,21 +205,21 @@ def _end_jobs(sim: Simulation, now: int) -> None:
             if node != last:
                 reopen(waiting, tree, node)
                 if sim.backfilling == EASY:
-                    _unbox(sim, node)
+                    _unbox(waiting, sim.boxed, sim.shadow.both.tree, node)
             last = node
 
 
-@lean
-def _unbox(sim: Simulation, node: int) -> None:
+@inner
+def _unbox(waiting: Waiting, boxed: Ints, tree: Ints, node: int) -> None:
     """Note that there may be more room on a node beside the reservation."""
-    tree, opened, wants, boxed = sim.shadow.both.tree, sim.waiting.opened, sim.waiting.wants, sim.boxed
+    opened, wants = waiting.opened, waiting.wants
     leaf = len(tree) // 2 + node
     for at in range(1, opened[0] + 1):
         if boxed[opened[at]] and may_hold(tree, leaf, wants, opened[at]):
             boxed[opened[at]] = 0
 
 
-@lean
+@inner
 def _decide(sim: Simulation, now: int) -> None:
     """Make one pass by ranks that never change."""
     waiting = sim.waiting
@@ -232,14 +232,14 @@ def _decide(sim: Simulation, now: int) -> None:
             job = first_in_line(waiting)
         if job < 0 or sim.backfilling == NONE:
             return
-        _shut_full(sim)
+        _shut_full(waiting, sim.boxed, sim.machine, sim.free, sim.demands)
         if tidy(waiting) == 0:
             return
         shadow_ms = _reserve(sim, job)
     _backfill(sim, now, shadow_ms)
 
 
-@lean
+@inner
 def _reserve(sim: Simulation, head: int) -> int:
     """Return the shadow time of the first job that does not fit; bring up to date who fits beside it."""
     shadow_ms = reserve(
@@ -247,24 +247,23 @@ def _reserve(sim: Simulation, head: int) -> int:
     )
     grown = sim.shadow.grown
     for at in range(1, grown[0] + 1):
-        _unbox(sim, grown[at])
+        _unbox(sim.waiting, sim.boxed, sim.shadow.both.tree, grown[at])
     grown[0] = 0
     return shadow_ms
 
 
-@lean
-def _shut_full(sim: Simulation) -> None:
+@inner
+def _shut_full(waiting: Waiting, boxed: Ints, machine: Machine, free: Free, demands: Demands) -> None:
     """Shut the open shapes that do not fit at all, so that nothing need be reserved if no shape does."""
-    waiting = sim.waiting
     for at in range(1, waiting.opened[0] + 1):
         shape = waiting.opened[at]
-        if waiting.state[shape] == OPEN and not sim.boxed[shape]:
-            want = want_of(sim.demands, waiting.job_in[waiting.first_slot[shape]])
-            if total_room(sim.machine, sim.free, want) < want.tasks:
+        if waiting.state[shape] == OPEN and not boxed[shape]:
+            want = want_of(demands, waiting.job_in[waiting.first_slot[shape]])
+            if total_room(machine, free, want) < want.tasks:
                 shut(waiting, shape)
 
 
-@lean
+@inner
 def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
     """Try the waiting jobs of open shapes by rank."""
     waiting = sim.waiting
@@ -290,7 +289,7 @@ def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
                 count += 1
 
 
-@lean
+@inner
 def _decide_in_line(sim: Simulation, line: Ints, now: int) -> None:
     """Make one pass over jobs in a given order."""
     waiting = sim.waiting
@@ -306,19 +305,19 @@ def _decide_in_line(sim: Simulation, line: Ints, now: int) -> None:
             return
         if not backfills:
             backfills = True
-            _shut_full(sim)
+            _shut_full(waiting, sim.boxed, sim.machine, sim.free, sim.demands)
             if tidy(waiting) == 0:
                 return
             shadow_ms = _reserve(sim, job)
 
 
-@lean
+@inner
 def _is_too_long(sim: Simulation, job: int, now: int, shadow_ms: int) -> bool:
     """Return whether a job is known not to fit beside the reservation, and does not end before it."""
     return bool(sim.boxed[sim.waiting.shape[job]] and now + sim.plan[job] > shadow_ms)
 
 
-@lean
+@inner
 def _try(sim: Simulation, job: int, now: int, shadow_ms: int, backfills: bool) -> int:
     """Start a job if it fits, and if it leaves the reservation its places; else note that its shape does not."""
     machine, places, waiting = sim.machine, sim.places, sim.waiting

@@ -24,7 +24,7 @@ from presage.simulator._cluster import (
     take,
     total_room,
 )
-from presage.simulator._compiling import lean
+from presage.simulator._compiling import inner, lean
 from presage.simulator._fragmentation import Typical, least_growth
 from presage.simulator._search import find_best
 from presage.simulator._structures import NEVER
@@ -76,7 +76,7 @@ def place(
     return True
 
 
-@lean
+@inner
 def _find_emptiest(tree: Ints, want: Want, scratch: Ints) -> int:
     """Return the node with the largest free share that has room, or -1.
 
@@ -107,7 +107,7 @@ def _find_emptiest(tree: Ints, want: Want, scratch: Ints) -> int:
     return best
 
 
-@lean
+@inner
 def _place_by_rack(machine: Machine, free: Free, want: Want, nodes: Ints, gpus: Ints) -> bool:
     """Place members into as few racks, and in each as few nodes, as can be; see RACK_PACKING."""
     totals = free.scratch[0, : len(free.racks)]
@@ -137,7 +137,7 @@ def _place_by_rack(machine: Machine, free: Free, want: Want, nodes: Ints, gpus: 
     return True
 
 
-@lean
+@inner
 def _fill_totals(machine: Machine, free: Free, want: Want, totals: Ints) -> None:
     """Fill in how many members each rack has room for, or 0 where a narrower one is known to have room for all."""
     racks, tree, by_rack, first_of_rack, first_gpu = (
@@ -175,7 +175,7 @@ def _fill_totals(machine: Machine, free: Free, want: Want, totals: Ints) -> None
                 break
 
 
-@lean
+@inner
 def _bring_up_to_date(racks: Ints, rack: int, tree: Ints, by_rack: Ints, begin: int, end: int) -> None:
     leaves = len(tree) // 2
     racks[rack, :] = 0
@@ -184,7 +184,7 @@ def _bring_up_to_date(racks: Ints, rack: int, tree: Ints, by_rack: Ints, begin: 
             racks[rack, column] = max(racks[rack, column], tree[leaves + by_rack[at], column])
 
 
-@lean
+@inner
 def _room_on(machine: Machine, free: Free, node: int, want: Want) -> int:
     if not has_room(free.tree, len(free.tree) // 2 + node, want):
         return 0
@@ -192,7 +192,7 @@ def _room_on(machine: Machine, free: Free, node: int, want: Want) -> int:
     return room(free.cpu[node], free.mem[node], free.whole[node], free.gpu, first, last, want, _PLENTY)
 
 
-@lean
+@inner
 def _narrowest(rooms: Ints, wanted: int) -> int:
     """Return where the least room is that holds `wanted`, or else where the most room is; the first of equals."""
     best = 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from numba import njit
 
 from presage.simulator._cluster import GPU, NO_CPU, NO_MEM, SCALE, Free, Machine, Want, find_node
-from presage.simulator._compiling import lean
+from presage.simulator._compiling import inner
 from presage.simulator._fragmentation import Typical, growth_bound, least_growth, spans_of
 from presage.simulator._states import (
     AMOUNTS,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 BEST_FIT, DOT_PRODUCT, KUBE_DEFAULT, FGD = 1, 3, 5, 6
 
 
-@lean
+@inner
 def find_best(rule: int, machine: Machine, free: Free, want: Want, typical: Typical) -> int:
     """Return the node with room that has the lowest score, or -1."""
     if free.real:
@@ -71,7 +71,7 @@ def find_best(rule: int, machine: Machine, free: Free, want: Want, typical: Typi
     return best
 
 
-@lean
+@inner
 def _search(rule: int, machine: Machine, free: Free, want: Want, typical: Typical) -> int:
     rows, types, features, cpus, mems, tops = (
         free.states, machine.type_bit, machine.features, machine.cpu, machine.mem, machine.top,
@@ -155,7 +155,7 @@ def _has_room(rows: Ints, at: int, want: Want, types: Ints, features: Ints) -> b
     )
 
 
-@lean
+@inner
 def _weights(rule: int, want: Want, top: Ints) -> tuple[int, int, int]:
     """Return what free shares of processors, memory and GPUs are multiplied with."""
     if rule != DOT_PRODUCT:
@@ -187,7 +187,7 @@ def _score(
     return score
 
 
-@lean
+@inner
 def _best_kube_score(rows: Ints, at: int, low_cpu: int, low_mem: int, cpu: int, mem: int, want: Want) -> int:
     """Return the highest LeastAllocated + BalancedAllocation that nodes of one kind below `at` can have.
 
@@ -208,13 +208,13 @@ def _best_kube_score(rows: Ints, at: int, low_cpu: int, low_mem: int, cpu: int, 
     return score + int((1 - abs(apart / 2)) * 100)
 
 
-@lean
+@inner
 def used_share(used: int, of: int) -> float:
     """Return what part of a resource is used, at most all of it."""
     return min(used / of, 1.0)
 
 
-@lean
+@inner
 def least_allocated(cpu: int, mem: int, asked_cpu: int, asked_mem: int) -> int:
     """Return the mean free percentage of the resources that a node has at all."""
     kinds = 0
@@ -230,7 +230,7 @@ def least_allocated(cpu: int, mem: int, asked_cpu: int, asked_mem: int) -> int:
     return summed // max(kinds, 1)
 
 
-@lean
+@inner
 def _bring_up_to_date(machine: Machine, free: Free, span_of: Ints) -> None:
     """Move the nodes that have changed to where their states belong."""
     stale, rows = free.stale, free.states
@@ -247,7 +247,7 @@ def _bring_up_to_date(machine: Machine, free: Free, span_of: Ints) -> None:
     stale[0] = 0
 
 
-@lean
+@inner
 def _key(machine: Machine, free: Free, node: int) -> int:
     gpus = machine.first_gpu[node + 1] - machine.first_gpu[node]
     return key_of(
@@ -256,7 +256,7 @@ def _key(machine: Machine, free: Free, node: int) -> int:
     )  # fmt: skip
 
 
-@lean
+@inner
 def _fill_row(machine: Machine, free: Free, node: int, rows: Ints, at: int) -> None:
     rows[at, KIND] = machine.kind[node]
     rows[at, FIRST] = node

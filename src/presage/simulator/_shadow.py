@@ -30,7 +30,7 @@ from presage.simulator._cluster import (
     take,
     update_tree,
 )
-from presage.simulator._compiling import compiled, lean
+from presage.simulator._compiling import compiled, inner
 from presage.simulator._demands import Demands, Places, want_of
 from presage.simulator._placements import place
 from presage.simulator._structures import GRACE_MS, pop_end, push_end
@@ -101,7 +101,7 @@ def no_shadow(jobs: int, most_tasks: int, spare: Free, both: Free) -> Shadow:
     )  # fmt: skip
 
 
-@lean
+@inner
 def begin(
     shadow: Shadow,
     machine: Machine,
@@ -131,7 +131,7 @@ def begin(
         _meet_places(shadow, machine, free, demands, places, job)
 
 
-@lean
+@inner
 def finish(shadow: Shadow, machine: Machine, free: Free, demands: Demands, places: Places, job: int) -> None:
     """Note that a job has ended and was given back to what is free."""
     facts = shadow.facts
@@ -144,7 +144,7 @@ def finish(shadow: Shadow, machine: Machine, free: Free, demands: Demands, place
     _meet_places(shadow, machine, free, demands, places, job)
 
 
-@lean
+@inner
 def plan_anew(
     shadow: Shadow,
     machine: Machine,
@@ -179,7 +179,7 @@ def plan_anew(
             _meet_places(shadow, machine, free, demands, places, job)
 
 
-@lean
+@inner
 def reserve(
     shadow: Shadow,
     placement: int,
@@ -207,7 +207,7 @@ def reserve(
     return int(facts[CURSOR])
 
 
-@lean
+@inner
 def _count_room(machine: Machine, free: Free, want: Want) -> int:
     """Return how many members fit, on no node more than the job has."""
     total = 0
@@ -218,7 +218,7 @@ def _count_room(machine: Machine, free: Free, want: Want) -> int:
     return total
 
 
-@lean
+@inner
 def _move_cursor(shadow: Shadow, machine: Machine, demands: Demands, places: Places, want: Want) -> None:
     """Move the cursor to the first planned end at which the members fit."""
     facts = shadow.facts
@@ -229,7 +229,7 @@ def _move_cursor(shadow: Shadow, machine: Machine, demands: Demands, places: Pla
         _part_at(shadow, machine, demands, places, shadow.holds[0])
 
 
-@lean
+@inner
 def _part_at(shadow: Shadow, machine: Machine, demands: Demands, places: Places, time: int) -> None:
     """Release all jobs that are planned to end by `time`, and no other."""
     facts = shadow.facts
@@ -246,7 +246,7 @@ def _part_at(shadow: Shadow, machine: Machine, demands: Demands, places: Places,
     facts[CURSOR] = time
 
 
-@lean
+@inner
 def _shift(shadow: Shadow, machine: Machine, demands: Demands, places: Places, job: int, sign: int) -> None:
     """Add (`sign` 1) a job to what is free at the cursor, or take it out (-1)."""
     facts, spare = shadow.facts, shadow.spare
@@ -263,7 +263,7 @@ def _shift(shadow: Shadow, machine: Machine, demands: Demands, places: Places, j
             facts[FITS] += room_on(machine, spare, node, want)
 
 
-@lean
+@inner
 def _reserve_places(
     shadow: Shadow,
     placement: int,
@@ -299,7 +299,7 @@ def _reserve_places(
         _meet_again(shadow, machine, free, want, nodes[member])
 
 
-@lean
+@inner
 def _meet_again(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> None:
     """Bring a node up to date whose reservation has changed, and note if it has more room than before."""
     grown = shadow.grown
@@ -308,7 +308,7 @@ def _meet_again(shadow: Shadow, machine: Machine, free: Free, want: Want, node: 
         grown[grown[0]] = node
 
 
-@lean
+@inner
 def _meet_places(shadow: Shadow, machine: Machine, free: Free, demands: Demands, places: Places, job: int) -> None:
     """Bring the nodes of a job in `both` up to date."""
     want = want_of(demands, max(shadow.facts[HEAD], 0))
@@ -316,7 +316,7 @@ def _meet_places(shadow: Shadow, machine: Machine, free: Free, demands: Demands,
         _meet_node(shadow, machine, free, want, places.node[member])
 
 
-@lean
+@inner
 def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: int) -> bool:
     """Bring one node of `both` up to date; return whether it has more of anything. `want` is what is reserved."""
     spare, both = shadow.spare, shadow.both
@@ -337,21 +337,21 @@ def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: i
     return bool(grows)
 
 
-@lean
+@inner
 def _release(shadow: Shadow, job: int) -> None:
     shadow.side[job] = RELEASED
     _add(shadow.releases, shadow.released, shadow.spot, shadow.facts[RELEASES], -shadow.end[job], job)
     shadow.facts[RELEASES] += 1
 
 
-@lean
+@inner
 def _hold(shadow: Shadow, job: int) -> None:
     shadow.side[job] = HELD
     _add(shadow.holds, shadow.held, shadow.spot, shadow.facts[HOLDS], shadow.end[job], job)
     shadow.facts[HOLDS] += 1
 
 
-@lean
+@inner
 def _let_go(shadow: Shadow, job: int) -> None:
     """Take a job from the heap of its side."""
     facts = shadow.facts
@@ -364,7 +364,7 @@ def _let_go(shadow: Shadow, job: int) -> None:
     shadow.side[job] = 0
 
 
-@lean
+@inner
 def _add(keys: Ints, jobs: Ints, spot: Ints, count: int, key: int, job: int) -> None:
     """Add a job to a heap of `count` entries."""
     at = count
@@ -377,7 +377,7 @@ def _add(keys: Ints, jobs: Ints, spot: Ints, count: int, key: int, job: int) -> 
     spot[job] = at
 
 
-@lean
+@inner
 def _drop(keys: Ints, jobs: Ints, spot: Ints, count: int, job: int) -> None:
     """Remove a job from a heap; `count` is the number of entries that remain."""
     at = spot[job]

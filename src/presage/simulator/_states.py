@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from presage.simulator._compiling import lean
+from presage.simulator._compiling import inner
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ _NUMBER_BITS = 32
 _STEPS = 10
 
 
-@lean
+@inner
 def key_of(kind: int, cpu: int, mem: int, gpu: int, all_cpu: int, all_mem: int, all_gpu: int) -> int:
     """Return the key of a state: the kind, then the bits of three free shares in turn."""
     shares = (_step(gpu, all_gpu), _step(cpu, all_cpu), _step(mem, all_mem))
@@ -53,12 +53,12 @@ def key_of(kind: int, cpu: int, mem: int, gpu: int, all_cpu: int, all_mem: int, 
     return key
 
 
-@lean
+@inner
 def _step(amount: int, of: int) -> int:
     return min(max(amount, 0), of) * ((1 << _STEPS) - 1) // max(of, 1)
 
 
-@lean
+@inner
 def insert(rows: Ints, node: int, key: int, inner: int) -> None:
     """Add a node, whose row but for its links is filled, with an inner row of its own that is not in use."""
     leaf = len(rows) // 2 + node
@@ -87,7 +87,7 @@ def insert(rows: Ints, node: int, key: int, inner: int) -> None:
     climb(rows, up)
 
 
-@lean
+@inner
 def remove(rows: Ints, node: int) -> int:
     """Take a node out and return the inner row that went with it, 0 if it was the only node."""
     leaf = len(rows) // 2 + node
@@ -103,14 +103,14 @@ def remove(rows: Ints, node: int) -> int:
     return int(inner)
 
 
-@lean
+@inner
 def climb(rows: Ints, at: int) -> None:
     """Compute inner nodes anew from `at` upwards until nothing changes."""
     while at != 0 and _join(rows, at):
         at = rows[at, UP]
 
 
-@lean
+@inner
 def _join(rows: Ints, at: int) -> bool:
     left = rows[at, LEFT]
     right = rows[at, RIGHT]
@@ -136,21 +136,21 @@ def _join(rows: Ints, at: int) -> bool:
     return changed
 
 
-@lean
+@inner
 def _bit(key: int, node: int, bit: int) -> bool:
     if bit < _KEY_BITS:
         return (key >> (_KEY_BITS - 1 - bit)) & 1 == 1
     return (node >> (_KEY_BITS + _NUMBER_BITS - 1 - bit)) & 1 == 1
 
 
-@lean
+@inner
 def _first_difference(key: int, node: int, other_key: int, other_node: int) -> int:
     if key != other_key:
         return _KEY_BITS - 1 - _highest(key ^ other_key)
     return _KEY_BITS + _NUMBER_BITS - 1 - _highest(node ^ other_node)
 
 
-@lean
+@inner
 def _highest(word: int) -> int:
     """Return the number of the highest bit that is set."""
     highest = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from presage.simulator._cluster import CPU, FEATURES, MEM, TYPES, WHOLE, WIDEST
-from presage.simulator._compiling import compiled, lean
+from presage.simulator._compiling import compiled, inner
 from presage.simulator._structures import NEVER, pop_end, push_end
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def no_waiting(shape: Ints, rank: Ints, slot: Ints, wants: Ints) -> Waiting:
     )  # fmt: skip
 
 
-@lean
+@inner
 def join(waiting: Waiting, job: int, plan: int) -> None:
     """Add a job."""
     shape = waiting.shape[job]
@@ -98,7 +98,7 @@ def join(waiting: Waiting, job: int, plan: int) -> None:
     waiting.length[0] += 1
 
 
-@lean
+@inner
 def leave(waiting: Waiting, job: int) -> None:
     """Remove a job."""
     waiting.members[waiting.shape[job]] -= 1
@@ -106,7 +106,7 @@ def leave(waiting: Waiting, job: int) -> None:
     _set_plan(waiting.plans, waiting.slot[job], NEVER)
 
 
-@lean
+@inner
 def first_in_line(waiting: Waiting) -> int:
     """Return the waiting job of the lowest rank, or -1."""
     queued, line, in_line, count = waiting.queued, waiting.line, waiting.in_line, waiting.length
@@ -116,7 +116,7 @@ def first_in_line(waiting: Waiting) -> int:
     return int(in_line[0]) if count[0] > 0 else -1
 
 
-@lean
+@inner
 def first_of_shape(waiting: Waiting, shape: int, most: int) -> int:
     """Return the first job of a shape whose plan is at most `most`, or -1."""
     if waiting.least[shape] > most:
@@ -127,7 +127,7 @@ def first_of_shape(waiting: Waiting, shape: int, most: int) -> int:
     return job
 
 
-@lean
+@inner
 def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
     """Return the first job of a shape at or behind a slot whose plan is at most `most`, or -1."""
     plans, end = waiting.plans, waiting.first_slot[shape + 1]
@@ -148,7 +148,7 @@ def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
         at += 1
 
 
-@lean
+@inner
 def shut(waiting: Waiting, shape: int) -> None:
     """Note that no job of a shape fits."""
     if waiting.state[shape] != SHUT:
@@ -156,7 +156,7 @@ def shut(waiting: Waiting, shape: int) -> None:
         _append(waiting.shut, shape)
 
 
-@lean
+@inner
 def reopen(waiting: Waiting, tree: Ints, node: int) -> None:
     """Note that something was given back on a node."""
     state, members, wants, shapes, leaf = (
@@ -175,7 +175,7 @@ def reopen(waiting: Waiting, tree: Ints, node: int) -> None:
     shapes[0] = kept
 
 
-@lean
+@inner
 def tidy(waiting: Waiting) -> int:
     """Take off the list of open shapes those that are not, or that nobody waits with; return how many are left."""
     state, members, shapes = waiting.state, waiting.members, waiting.opened
@@ -193,7 +193,7 @@ def tidy(waiting: Waiting) -> int:
     return kept
 
 
-@lean
+@inner
 def _open(waiting: Waiting, shape: int) -> None:
     waiting.state[shape] = OPEN
     if not waiting.listed[shape]:
@@ -201,7 +201,7 @@ def _open(waiting: Waiting, shape: int) -> None:
         _append(waiting.opened, shape)
 
 
-@lean
+@inner
 def may_hold(tree: Ints, leaf: int, wants: Ints, shape: int) -> bool:
     """Return whether the node of a leaf has room for a member of a shape."""
     return bool(
@@ -214,13 +214,13 @@ def may_hold(tree: Ints, leaf: int, wants: Ints, shape: int) -> bool:
     )
 
 
-@lean
+@inner
 def _append(shapes: Ints, shape: int) -> None:
     shapes[0] += 1
     shapes[shapes[0]] = shape
 
 
-@lean
+@inner
 def _set_plan(plans: Ints, slot: int, plan: int) -> None:
     at = slot + len(plans) // 2
     plans[at] = plan

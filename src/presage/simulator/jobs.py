@@ -12,12 +12,16 @@ from presage.errors import InputError, UsageError
 from presage.traces.schema import size
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from presage.traces import Trace
 
     IntArray = NDArray[np.int64]
     FloatArray = NDArray[np.float64]
+    Knowledge = str | Callable[[Trace], FloatArray]
+    """Where decisions get run times: one of KNOWLEDGE, a column of seconds, or a function that predicts."""
 
 KNOWLEDGE = ("requested", "actual")
 """What decisions may know of a job's run time besides a column of predictions."""
@@ -49,12 +53,15 @@ class Jobs:
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
-def jobs_of(trace: Trace, *, order_by: str = "requested", plan_by: str = "requested", kill: bool = False) -> Jobs:
+def jobs_of(
+    trace: Trace, *, order_by: Knowledge = "requested", plan_by: Knowledge = "requested", kill: bool = False
+) -> Jobs:
     """Return the jobs of a trace that has a submit time, a run time and a size for every job.
 
     `order_by` and `plan_by` say what decisions know: "requested" (the limit, or the run time where there is
-    none), "actual", or the name of a column with predicted seconds. With `kill`, jobs end at their limit.
-    Raises InputError if jobs lack something, naming the cleaning rules that help.
+    none), "actual", the name of a column with predicted seconds, or a function of the trace that returns them.
+    With `kill`, jobs end at their limit. Raises InputError if jobs lack something, naming the cleaning rules that
+    help.
     """
     frame = trace.jobs.select("submit_ms", "run_s", "limit_s", cpus=size())
     _check_complete(frame)
@@ -91,7 +98,9 @@ def _check_complete(frame: pl.DataFrame) -> None:
         raise InputError("The trace has no jobs to simulate")
 
 
-def _knowledge(trace: Trace, source: str, known: dict[str, FloatArray]) -> FloatArray:
+def _knowledge(trace: Trace, source: Knowledge, known: dict[str, FloatArray]) -> FloatArray:
+    if not isinstance(source, str):
+        return _predicted(trace, source)
     if source in known:
         return known[source]
     if source not in trace.jobs.columns or not trace.jobs.schema[source].is_numeric():
@@ -103,6 +112,16 @@ def _knowledge(trace: Trace, source: str, known: dict[str, FloatArray]) -> Float
     if column.null_count():
         raise InputError(f"The column {source!r} lacks a value for {column.null_count():,} jobs")
     return column.to_numpy().astype(np.float64)
+
+
+def _predicted(trace: Trace, predict: Callable[[Trace], FloatArray]) -> FloatArray:
+    seconds = np.asarray(predict(trace), np.float64)
+    if seconds.shape != (len(trace),) or not np.isfinite(seconds).all():
+        raise UsageError(
+            f"The function that predicts run times gave {seconds.shape} values, or some that are no numbers",
+            expected=f"{len(trace):,} finite seconds, one for each job",
+        )
+    return seconds
 
 
 def _milliseconds(seconds: FloatArray) -> IntArray:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from presage.simulator.jobs import FloatArray, IntArray
+    from presage.simulator.jobs import FloatArray, IntArray, Knowledge
     from presage.traces import Trace
 
 MOST_BITS = 62
@@ -90,7 +90,7 @@ def _arrays(record: Jobs | PlacedJobs) -> list[str]:
 
 
 def placed_jobs_of(
-    trace: Trace, *, order_by: str = "requested", plan_by: str = "requested", kill: bool = False
+    trace: Trace, *, order_by: Knowledge = "requested", plan_by: Knowledge = "requested", kill: bool = False
 ) -> tuple[PlacedJobs, Nodes]:
     """Return the jobs and nodes of a trace; options as in `jobs_of`.
 

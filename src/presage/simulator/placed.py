@@ -22,7 +22,7 @@ from presage.traces.manifest import Machine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from presage.simulator.jobs import IntArray
+    from presage.simulator.jobs import IntArray, Knowledge
     from presage.traces import Trace
 
 WARM_UP_JOBS = 2
@@ -65,8 +65,8 @@ def simulate_placed(
     policy: PlacedPolicy | str = "fcfs",
     placement: str | None = None,
     *,
-    order_by: str = "requested",
-    plan_by: str = "requested",
+    order_by: Knowledge = "requested",
+    plan_by: Knowledge = "requested",
     kill: bool = False,
     drop_unplaceable: bool = False,
 ) -> PlacedSimulation:

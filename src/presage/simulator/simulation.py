@@ -23,7 +23,7 @@ from presage.traces.manifest import Machine
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from presage.simulator.jobs import IntArray
+    from presage.simulator.jobs import IntArray, Knowledge
     from presage.traces import Trace
 
 WARM_UP_JOBS = 2
@@ -55,17 +55,18 @@ def simulate(
     policy: Policy | str = "fcfs",
     *,
     processors: int | None = None,
-    order_by: str = "requested",
-    plan_by: str = "requested",
+    order_by: Knowledge = "requested",
+    plan_by: Knowledge = "requested",
     kill: bool = False,
     semantics: Semantics | str = Semantics.INSTANT,
     partitions: Mapping[str, int] | None = None,
 ) -> Simulation:
     """Schedule the jobs of `trace` on a machine of `processors` (default: the machine of the trace).
 
-    `order_by` and `plan_by` say what run time the order and the reservations may use: "requested", "actual" or
-    the name of a column of predicted seconds. With `kill`, a job ends at its limit; else it overruns. Jobs that
-    lack a limit count as if they had asked for exactly their run time. `semantics` say when decisions are made.
+    `order_by` and `plan_by` say what run time the order and the reservations may use: "requested", "actual", the
+    name of a column of predicted seconds, or a function of the trace that returns them. With `kill`, a job ends at
+    its limit; else it overruns. Jobs that lack a limit count as if they had asked for exactly their run time.
+    `semantics` say when decisions are made.
 
     `partitions`, name → processors, instead of `processors` make a machine of parts: every job goes to the one
     that its column `partition` names, and each part has a queue of its own.

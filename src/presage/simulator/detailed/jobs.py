@@ -16,7 +16,7 @@ from presage.wording import counted
 
 if TYPE_CHECKING:
     from presage.simulator.detailed.conditions import Checkpoints, Conditions
-    from presage.simulator.jobs import FloatArray, IntArray
+    from presage.simulator.jobs import FloatArray, IntArray, Knowledge
     from presage.traces import Trace
 
 # Codes of the engine.
@@ -63,7 +63,7 @@ class DetailedJobs:
 
 
 def detailed_jobs_of(
-    trace: Trace, conditions: Conditions, *, order_by: str = "requested", plan_by: str = "requested"
+    trace: Trace, conditions: Conditions, *, order_by: Knowledge = "requested", plan_by: Knowledge = "requested"
 ) -> tuple[DetailedJobs, Nodes]:
     """Return the jobs and nodes of a trace under some conditions; options as in `presage.simulator.jobs_of`.
 

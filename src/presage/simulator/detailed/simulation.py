@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from presage.simulator.detailed.engine import Engine
     from presage.simulator.detailed.jobs import DetailedJobs
-    from presage.simulator.jobs import FloatArray, IntArray
+    from presage.simulator.jobs import FloatArray, IntArray, Knowledge
     from presage.simulator.nodes import Nodes
     from presage.traces import Trace
 
@@ -83,8 +83,8 @@ def simulate_detailed(
     *,
     score: ScoreJobs | None = None,
     choose_nodes: ChooseNodes | None = None,
-    order_by: str = "requested",
-    plan_by: str = "requested",
+    order_by: Knowledge = "requested",
+    plan_by: Knowledge = "requested",
     kill: bool = False,
     drop_unplaceable: bool = False,
 ) -> DetailedSimulation:
