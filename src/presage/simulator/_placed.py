@@ -31,18 +31,26 @@ from presage.simulator._shadow import Shadow, begin, finish, plan_anew, reserve
 from presage.simulator._structures import pop_end, push_end
 from presage.simulator._waiting import (
     ANY_PLAN,
-    OPEN,
+    BOXED,
+    FIRST_SLOT,
+    JOB_IN,
+    OPEN_LIST,
+    QUEUED,
+    RANK,
+    SHAPE,
     SHUT,
+    SLOT,
+    STATE,
     Waiting,
     first_in_line,
     first_of_shape,
     join,
     leave,
-    may_hold,
     next_of_shape,
     reopen,
     shut,
     tidy,
+    unbox,
 )
 
 if TYPE_CHECKING:
@@ -60,15 +68,18 @@ NONE, EASY, SKIP = 0, 1, 2
 STARTED, NO_ROOM, TOO_LONG = 0, 1, 2
 
 
+# Rows of `jobs`.
+SUBMIT, RUN, PLAN, LIMIT, SIZE, START = 0, 1, 2, 3, 4, 5
+# Entries of `counts`: how many jobs run, how many have arrived, and how many have ended.
+RUNNING, ARRIVED, ENDED = 0, 1, 2
+
+
 class Simulation(NamedTuple):
     """All that the engine works with. Every job must fit on the empty machine; `free` must be all of it."""
 
-    submit: Ints
-    run: Ints
-    plan: Ints
-    limit: Ints
+    jobs: Ints
+    """A column per job; START is to be filled in."""
     estimate_s: Floats
-    size: Ints
     rule: int
     """The code of a dynamic order, or STATIC to go by rank."""
     backfilling: int
@@ -80,24 +91,15 @@ class Simulation(NamedTuple):
     waiting: Waiting
     shadow: Shadow
     """Only for EASY."""
-    boxed: Ints
-    """By shape: whether its jobs do not fit beside the reservation."""
     ends: Ints
-    """A heap of the running jobs by end."""
-    ending: Ints
-    """The jobs of the heap; behind it those that have just ended."""
-    running: Ints
-    """The length of the heap."""
-    ended: Ints
-    """How many jobs have ended."""
-    ranks: Ints
-    """A heap for backfilling: the first candidate of each shape by rank."""
+    """A heap of the ends of running jobs, and of the jobs; behind it are those that have just ended."""
     candidates: Ints
-    """The jobs of the heap."""
+    """A heap for backfilling: the rank of the first candidate of each shape, and the job."""
     queue: Ints
     """For dynamic orders the waiting jobs in order of arrival."""
-    start: Ints
+    counts: Ints
     places: Places
+    """To be filled in."""
 
 
 @compiled
@@ -125,98 +127,81 @@ def occupy(machine: Machine, free: Free, demands: Demands, places: Places, jobs:
 
 @compiled
 def run_placed(sim: Simulation) -> None:
-    """Fill `start` and `places`."""
+    """Fill in when and where the jobs run."""
     if sim.rule == STATIC:
         _run_by_rank(sim)
         return
-    arrived = 0
+    counts, jobs, waiting, queue = sim.counts, sim.jobs, sim.waiting, sim.queue
     queued = 0
-    while arrived < len(sim.submit) or sim.running[0] > 0:
-        now, first, ended = _next_instant(sim, arrived), arrived, sim.ended[0]
-        arrived = _advance(sim, arrived, now)
-        for job in range(first, arrived):
-            sim.queue[queued] = job
+    while counts[ARRIVED] < len(queue) or counts[RUNNING] > 0:
+        first, ended = counts[ARRIVED], counts[ENDED]
+        now = _advance(sim)
+        for job in range(first, counts[ARRIVED]):
+            queue[queued] = job
             queued += 1
         # Without an end, jobs that were passed over still do not fit: only the newcomers are looked at.
-        only_new = sim.backfilling == SKIP and sim.ended[0] == ended
-        line = np.arange(first, arrived) if only_new else sim.queue[:queued]
-        line = in_order(line, now, sim.submit, sim.estimate_s, sim.size, sim.waiting.rank, sim.rule)
+        only_new = sim.backfilling == SKIP and counts[ENDED] == ended
+        line = np.arange(first, counts[ARRIVED]) if only_new else queue[:queued]
+        line = in_order(line, now, jobs[SUBMIT], sim.estimate_s, jobs[SIZE], waiting.jobs[RANK], sim.rule)
         _decide_in_line(sim, line, now)
         # The queue stays in submit order, so that a stable sort breaks ties by it.
         kept = 0
         for at in range(queued):
-            if sim.waiting.queued[sim.queue[at]]:
-                sim.queue[kept] = sim.queue[at]
+            if waiting.jobs[QUEUED, queue[at]]:
+                queue[kept] = queue[at]
                 kept += 1
         queued = kept
 
 
 @inner
 def _run_by_rank(sim: Simulation) -> None:
-    arrived = 0
-    while arrived < len(sim.submit) or sim.running[0] > 0:
-        now = _next_instant(sim, arrived)
-        arrived = _advance(sim, arrived, now)
-        _decide(sim, now)
+    while sim.counts[ARRIVED] < len(sim.queue) or sim.counts[RUNNING] > 0:
+        _decide(sim, _advance(sim))
 
 
 @inner
-def _next_instant(sim: Simulation, arrived: int) -> int:
-    if sim.running[0] > 0 and (arrived >= len(sim.submit) or sim.ends[0] <= sim.submit[arrived]):
-        return int(sim.ends[0])
-    return int(sim.submit[arrived])
-
-
-@inner
-def _advance(sim: Simulation, arrived: int, now: int) -> int:
-    """Let the jobs end that end now, plan anew, let the next jobs arrive; return how many have arrived."""
-    if sim.running[0] > 0 and sim.ends[0] <= now:
+def _advance(sim: Simulation) -> int:
+    """Go to the next instant: let jobs end, plan anew, let jobs arrive; return the time."""
+    counts, jobs = sim.counts, sim.jobs
+    ends = counts[RUNNING] > 0 and (
+        counts[ARRIVED] == len(sim.queue) or sim.ends[0, 0] <= jobs[SUBMIT, counts[ARRIVED]]
+    )
+    now = int(sim.ends[0, 0] if ends else jobs[SUBMIT, counts[ARRIVED]])
+    if ends:
         _end_jobs(sim, now)
     if sim.backfilling == EASY:
-        plan_anew(sim.shadow, sim.machine, sim.free, sim.demands, sim.places, now, sim.start, sim.limit)
-    while arrived < len(sim.submit) and sim.submit[arrived] <= now:
-        join(sim.waiting, arrived, sim.plan[arrived])
-        arrived += 1
-    return arrived
+        plan_anew(sim.shadow, sim.machine, sim.free, sim.demands, sim.places, now, jobs[START], jobs[LIMIT])
+    while counts[ARRIVED] < len(sim.queue) and jobs[SUBMIT, counts[ARRIVED]] <= now:
+        join(sim.waiting, counts[ARRIVED], jobs[PLAN, counts[ARRIVED]])
+        counts[ARRIVED] += 1
+    return now
 
 
 @inner
 def _end_jobs(sim: Simulation, now: int) -> None:
     """Give back what the jobs that end now have, and note which shapes may fit again."""
-    ends, ending, running, places, waiting, tree = (
-        sim.ends, sim.ending, sim.running, sim.places, sim.waiting, sim.free.tree,
-    )  # fmt: skip
-    before = running[0]
-    while running[0] > 0 and ends[0] <= now:
+    ends, ending, counts, places = sim.ends[0], sim.ends[1], sim.counts, sim.places
+    before = counts[RUNNING]
+    while counts[RUNNING] > 0 and ends[0] <= now:
         job = ending[0]
-        running[0] -= 1
-        sim.ended[0] += 1
-        pop_end(ends, ending, running[0])
-        ending[running[0]] = job
+        counts[RUNNING] -= 1
+        counts[ENDED] += 1
+        pop_end(ends, ending, counts[RUNNING])
+        ending[counts[RUNNING]] = job
         want = want_of(sim.demands, job)
         for member in range(places.first[job], places.first[job + 1]):
             give_back(sim.machine, sim.free, places.node[member], want, places.gpus[member])
         if sim.backfilling == EASY:
             finish(sim.shadow, sim.machine, sim.free, sim.demands, places, job)
     last = -1
-    for at in range(running[0], before):
+    for at in range(counts[RUNNING], before):
         for member in range(places.first[ending[at]], places.first[ending[at] + 1]):
             node = places.node[member]
             if node != last:
-                reopen(waiting, tree, node)
+                reopen(sim.waiting, sim.free.tree, node)
                 if sim.backfilling == EASY:
-                    _unbox(waiting, sim.boxed, sim.shadow.both.tree, node)
+                    unbox(sim.waiting, sim.shadow.both.tree, node)
             last = node
-
-
-@inner
-def _unbox(waiting: Waiting, boxed: Ints, tree: Ints, node: int) -> None:
-    """Note that there may be more room on a node beside the reservation."""
-    opened, wants = waiting.opened, waiting.wants
-    leaf = len(tree) // 2 + node
-    for at in range(1, opened[0] + 1):
-        if boxed[opened[at]] and may_hold(tree, leaf, wants, opened[at]):
-            boxed[opened[at]] = 0
 
 
 @inner
@@ -226,66 +211,64 @@ def _decide(sim: Simulation, now: int) -> None:
     shadow_ms = now
     if sim.backfilling != SKIP:
         job = first_in_line(waiting)
-        while (
-            job >= 0 and waiting.state[waiting.shape[job]] != SHUT and _try(sim, job, now, now, False) == STARTED
-        ):
+        while job >= 0 and not _is_shut(waiting, job) and _try(sim, job, now, now, False) == STARTED:
             job = first_in_line(waiting)
-        if job < 0 or sim.backfilling == NONE:
-            return
-        _shut_full(waiting, sim.boxed, sim.machine, sim.free, sim.demands)
-        if tidy(waiting) == 0:
+        if job < 0 or sim.backfilling == NONE or not _any_fits(waiting, sim.machine, sim.free, sim.demands):
             return
         shadow_ms = _reserve(sim, job)
     _backfill(sim, now, shadow_ms)
 
 
 @inner
+def _is_shut(waiting: Waiting, job: int) -> bool:
+    return bool(waiting.shapes[STATE, waiting.jobs[SHAPE, job]] == SHUT)
+
+
+@inner
+def _any_fits(waiting: Waiting, machine: Machine, free: Free, demands: Demands) -> bool:
+    """Shut the open shapes that do not fit; return whether any does, so that it is worth while to reserve."""
+    for at in range(1, tidy(waiting) + 1):
+        shape = waiting.shapes[OPEN_LIST, at]
+        if not waiting.shapes[BOXED, shape]:
+            want = want_of(demands, waiting.jobs[JOB_IN, waiting.shapes[FIRST_SLOT, shape]])
+            if total_room(machine, free, want) < want.tasks:
+                shut(waiting, shape)
+    return tidy(waiting) > 0
+
+
+@inner
 def _reserve(sim: Simulation, head: int) -> int:
     """Return the shadow time of the first job that does not fit; bring up to date who fits beside it."""
-    shadow_ms = reserve(
-        sim.shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, head
-    )
-    grown = sim.shadow.grown
-    for at in range(1, grown[0] + 1):
-        _unbox(sim.waiting, sim.boxed, sim.shadow.both.tree, grown[at])
-    grown[0] = 0
+    shadow = sim.shadow
+    shadow_ms = reserve(shadow, sim.placement, sim.machine, sim.free, sim.demands, sim.places, sim.typical, head)
+    for at in range(1, shadow.grown[0] + 1):
+        unbox(sim.waiting, shadow.both.tree, shadow.grown[at])
+    shadow.grown[0] = 0
     return shadow_ms
 
 
 @inner
-def _shut_full(waiting: Waiting, boxed: Ints, machine: Machine, free: Free, demands: Demands) -> None:
-    """Shut the open shapes that do not fit at all, so that nothing need be reserved if no shape does."""
-    for at in range(1, waiting.opened[0] + 1):
-        shape = waiting.opened[at]
-        if waiting.state[shape] == OPEN and not boxed[shape]:
-            want = want_of(demands, waiting.job_in[waiting.first_slot[shape]])
-            if total_room(machine, free, want) < want.tasks:
-                shut(waiting, shape)
-
-
-@inner
 def _backfill(sim: Simulation, now: int, shadow_ms: int) -> None:
-    """Try the waiting jobs of open shapes by rank."""
-    waiting = sim.waiting
-    shapes = tidy(waiting)
-    ranks, jobs = sim.ranks, sim.candidates
+    """Try the jobs of open shapes by rank; of shapes that are boxed only those that end by the shadow time."""
+    waiting, ranks, jobs = sim.waiting, sim.candidates[0], sim.candidates[1]
+    boxed = waiting.shapes[BOXED]
     count = 0
-    for at in range(1, shapes + 1):
-        shape = waiting.opened[at]
-        job = first_of_shape(waiting, shape, shadow_ms - now if sim.boxed[shape] else ANY_PLAN)
+    for at in range(1, tidy(waiting) + 1):
+        shape = waiting.shapes[OPEN_LIST, at]
+        job = first_of_shape(waiting, shape, shadow_ms - now if boxed[shape] else ANY_PLAN)
         if job >= 0:
-            push_end(ranks, jobs, count, waiting.rank[job], job)
+            push_end(ranks, jobs, count, waiting.jobs[RANK, job], job)
             count += 1
     while count > 0:
         job = jobs[0]
-        shape = waiting.shape[job]
+        shape = waiting.jobs[SHAPE, job]
         count -= 1
         pop_end(ranks, jobs, count)
         if _try(sim, job, now, shadow_ms, True) != NO_ROOM:
-            most = shadow_ms - now if sim.boxed[shape] else ANY_PLAN
-            job = next_of_shape(waiting, shape, waiting.slot[job] + 1, most)
+            most = shadow_ms - now if boxed[shape] else ANY_PLAN
+            job = next_of_shape(waiting, shape, waiting.jobs[SLOT, job] + 1, most)
             if job >= 0:
-                push_end(ranks, jobs, count, waiting.rank[job], job)
+                push_end(ranks, jobs, count, waiting.jobs[RANK, job], job)
                 count += 1
 
 
@@ -296,47 +279,37 @@ def _decide_in_line(sim: Simulation, line: Ints, now: int) -> None:
     backfills = sim.backfilling == SKIP
     shadow_ms = now
     for job in line:
-        shape = waiting.shape[job]
-        if backfills and (waiting.state[shape] == SHUT or _is_too_long(sim, job, now, shadow_ms)):
-            continue
-        if waiting.state[shape] != SHUT and _try(sim, job, now, shadow_ms, backfills) == STARTED:
-            continue
-        if sim.backfilling == NONE:
-            return
-        if not backfills:
-            backfills = True
-            _shut_full(waiting, sim.boxed, sim.machine, sim.free, sim.demands)
-            if tidy(waiting) == 0:
+        if backfills:
+            too_long = now + sim.jobs[PLAN, job] > shadow_ms and waiting.shapes[BOXED, waiting.jobs[SHAPE, job]]
+            if not _is_shut(waiting, job) and not too_long:
+                _try(sim, job, now, shadow_ms, True)
+        elif _is_shut(waiting, job) or _try(sim, job, now, shadow_ms, False) != STARTED:
+            if sim.backfilling == NONE or not _any_fits(waiting, sim.machine, sim.free, sim.demands):
                 return
             shadow_ms = _reserve(sim, job)
-
-
-@inner
-def _is_too_long(sim: Simulation, job: int, now: int, shadow_ms: int) -> bool:
-    """Return whether a job is known not to fit beside the reservation, and does not end before it."""
-    return bool(sim.boxed[sim.waiting.shape[job]] and now + sim.plan[job] > shadow_ms)
+            backfills = True
 
 
 @inner
 def _try(sim: Simulation, job: int, now: int, shadow_ms: int, backfills: bool) -> int:
     """Start a job if it fits, and if it leaves the reservation its places; else note that its shape does not."""
-    machine, places, waiting = sim.machine, sim.places, sim.waiting
-    shape = waiting.shape[job]
+    machine, places, waiting, jobs, counts = sim.machine, sim.places, sim.waiting, sim.jobs, sim.counts
+    shape = waiting.jobs[SHAPE, job]
     want = want_of(sim.demands, job)
     nodes = places.node[places.first[job] : places.first[job + 1]]
     gpus = places.gpus[places.first[job] : places.first[job + 1]]
-    beside = backfills and sim.backfilling == EASY and now + sim.plan[job] > shadow_ms
+    beside = backfills and sim.backfilling == EASY and now + jobs[PLAN, job] > shadow_ms
     if beside:
         if not place(sim.placement, machine, sim.shadow.both, want, shape, sim.typical, nodes, gpus):
-            sim.boxed[shape] = 1
+            waiting.shapes[BOXED, shape] = 1
             return TOO_LONG
     elif not place(sim.placement, machine, sim.free, want, shape, sim.typical, nodes, gpus):
         shut(waiting, shape)
         return NO_ROOM
-    sim.start[job] = now
-    push_end(sim.ends, sim.ending, sim.running[0], now + sim.run[job], job)
-    sim.running[0] += 1
+    jobs[START, job] = now
+    push_end(sim.ends[0], sim.ends[1], counts[RUNNING], now + jobs[RUN, job], job)
+    counts[RUNNING] += 1
     leave(waiting, job)
     if sim.backfilling == EASY:
-        begin(sim.shadow, machine, sim.free, sim.demands, places, job, now + sim.plan[job], beside)
+        begin(sim.shadow, machine, sim.free, sim.demands, places, job, now + jobs[PLAN, job], beside)
     return STARTED

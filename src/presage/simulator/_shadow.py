@@ -43,8 +43,16 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 RELEASED, HELD = 1, 2
-# Entries of `facts`: lengths of three heaps, the cursor, whose reservation it is and how many of its members fit
-# at the cursor, whether it is out of date, and how many members are reserved.
+# Rows of `jobs`: the planned end, RELEASED or HELD or 0, and the spot in the heap of its side.
+END, SIDE, SPOT = 0, 1, 2
+# Rows of `heaps`, keys and then jobs: the released jobs, the last planned end (negative) first; the held ones, the
+# first planned end first; and all planned ends, with those of jobs that have ended or are planned anew among them.
+LATEST, EARLIEST, OVERDUE = 0, 2, 4
+# Rows of `members`: where each member of the reservation is to run, where it was to run before, and another member
+# on the same node or NOBODY.
+NODE, GPUS, LAST_NODE, LAST_GPUS, NEXT = 0, 1, 2, 3, 4
+# Entries of `facts`: lengths of the three heaps, the cursor, whose reservation it is and how many of its members
+# fit at the cursor, whether it is out of date, and how many members are reserved.
 RELEASES, HOLDS, OVERDUES, CURSOR, HEAD, FITS, OUTDATED, RESERVED = 0, 1, 2, 3, 4, 5, 6, 7
 NOBODY = -1
 
@@ -52,33 +60,12 @@ NOBODY = -1
 class Shadow(NamedTuple):
     """The running jobs by planned end, and what is reserved."""
 
-    end: Ints
-    """When each job is planned to end."""
-    side: Ints
-    """RELEASED, HELD, or 0 if it does not run."""
-    spot: Ints
-    """Where each job is in the heap of its side."""
-    releases: Ints
-    """A heap of the released jobs, the last planned end (negative) first."""
-    released: Ints
-    """The jobs of the heap."""
-    holds: Ints
-    """A heap of the held jobs, the first planned end first."""
-    held: Ints
-    overdues: Ints
-    """A heap of all planned ends, with those of jobs that have ended or are planned anew among them."""
-    overdue: Ints
+    jobs: Ints
+    heaps: Ints
     facts: Ints
-    nodes: Ints
-    """Where the members of the reservation are to run."""
-    gpus: Ints
+    members: Ints
     member_on: Ints
     """For each node one of the members reserved there, or NOBODY."""
-    last_nodes: Ints
-    """Where they were to run before."""
-    last_gpus: Ints
-    next_member: Ints
-    """For each member another on the same node, or NOBODY."""
     grown: Ints
     """How many nodes of `both` have more room since places were reserved anew, then which, maybe twice."""
     spare: Free
@@ -88,15 +75,12 @@ class Shadow(NamedTuple):
 @compiled
 def no_shadow(jobs: int, most_tasks: int, spare: Free, both: Free) -> Shadow:
     """Return the state in which nothing runs."""
-    per_job = np.zeros(jobs + 1, np.int64)
-    per_member = np.zeros(most_tasks, np.int64)
     facts = np.zeros(RESERVED + 1, np.int64)
     facts[HEAD] = NOBODY
     facts[OUTDATED] = 1
     return Shadow(
-        per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(), per_job.copy(),
-        per_job.copy(), per_job.copy(), per_job.copy(), facts, per_member.copy(), per_member.copy(),
-        np.full(len(spare.cpu), NOBODY, np.int64), per_member.copy(), per_member.copy(), per_member.copy(),
+        np.zeros((SPOT + 1, jobs), np.int64), np.zeros((OVERDUE + 2, jobs + 1), np.int64), facts,
+        np.zeros((NEXT + 1, most_tasks), np.int64), np.full(len(spare.cpu), NOBODY, np.int64),
         np.zeros(2 * most_tasks + 1, np.int64), spare, both,
     )  # fmt: skip
 
@@ -115,8 +99,8 @@ def begin(
     """Note that a job has started; it has been taken from what is free, or if `beside` from `both` alone."""
     facts = shadow.facts
     want = want_of(demands, job)
-    shadow.end[job] = end
-    push_end(shadow.overdues, shadow.overdue, facts[OVERDUES], end, job)
+    shadow.jobs[END, job] = end
+    push_end(shadow.heaps[OVERDUE], shadow.heaps[OVERDUE + 1], facts[OVERDUES], end, job)
     facts[OVERDUES] += 1
     if beside:
         for member in range(places.first[job], places.first[job + 1]):
@@ -135,10 +119,10 @@ def begin(
 def finish(shadow: Shadow, machine: Machine, free: Free, demands: Demands, places: Places, job: int) -> None:
     """Note that a job has ended and was given back to what is free."""
     facts = shadow.facts
-    if shadow.side[job] == HELD:
+    if shadow.jobs[SIDE, job] == HELD:
         _shift(shadow, machine, demands, places, job, 1)
         facts[OUTDATED] = 1
-    elif shadow.end[job] == facts[CURSOR]:
+    elif shadow.jobs[END, job] == facts[CURSOR]:
         facts[OUTDATED] = 1
     _let_go(shadow, job)
     _meet_places(shadow, machine, free, demands, places, job)
@@ -156,20 +140,20 @@ def plan_anew(
     limit: Ints,
 ) -> None:
     """Give running jobs that have outlived their plans new ones."""
-    facts, overdues, overdue = shadow.facts, shadow.overdues, shadow.overdue
+    facts, overdues, overdue = shadow.facts, shadow.heaps[OVERDUE], shadow.heaps[OVERDUE + 1]
     while facts[OVERDUES] > 0 and overdues[0] <= now:
         end, job = overdues[0], overdue[0]
         facts[OVERDUES] -= 1
         pop_end(overdues, overdue, facts[OVERDUES])
-        if shadow.side[job] == 0 or shadow.end[job] != end:
+        if shadow.jobs[SIDE, job] == 0 or shadow.jobs[END, job] != end:
             continue
-        released = shadow.side[job] == RELEASED
+        released = shadow.jobs[SIDE, job] == RELEASED
         _let_go(shadow, job)
         again = min(limit[job], 2 * (now - start[job]) + GRACE_MS)
-        shadow.end[job] = max(start[job] + again, now + 1)
-        push_end(overdues, overdue, facts[OVERDUES], shadow.end[job], job)
+        shadow.jobs[END, job] = max(start[job] + again, now + 1)
+        push_end(overdues, overdue, facts[OVERDUES], shadow.jobs[END, job], job)
         facts[OVERDUES] += 1
-        if shadow.end[job] <= facts[CURSOR]:
+        if shadow.jobs[END, job] <= facts[CURSOR]:
             _release(shadow, job)
             continue
         _hold(shadow, job)
@@ -224,22 +208,22 @@ def _move_cursor(shadow: Shadow, machine: Machine, demands: Demands, places: Pla
     facts = shadow.facts
     while facts[FITS] >= want.tasks:
         # On a clock of integers this is just before the last planned end that counts.
-        _part_at(shadow, machine, demands, places, -shadow.releases[0] - 1)
+        _part_at(shadow, machine, demands, places, -shadow.heaps[LATEST, 0] - 1)
     while facts[FITS] < want.tasks:
-        _part_at(shadow, machine, demands, places, shadow.holds[0])
+        _part_at(shadow, machine, demands, places, shadow.heaps[EARLIEST, 0])
 
 
 @inner
 def _part_at(shadow: Shadow, machine: Machine, demands: Demands, places: Places, time: int) -> None:
     """Release all jobs that are planned to end by `time`, and no other."""
     facts = shadow.facts
-    while facts[RELEASES] > 0 and -shadow.releases[0] > time:
-        job = shadow.released[0]
+    while facts[RELEASES] > 0 and -shadow.heaps[LATEST, 0] > time:
+        job = shadow.heaps[LATEST + 1, 0]
         _let_go(shadow, job)
         _hold(shadow, job)
         _shift(shadow, machine, demands, places, job, -1)
-    while facts[HOLDS] > 0 and shadow.holds[0] <= time:
-        job = shadow.held[0]
+    while facts[HOLDS] > 0 and shadow.heaps[EARLIEST, 0] <= time:
+        job = shadow.heaps[EARLIEST + 1, 0]
         _let_go(shadow, job)
         _release(shadow, job)
         _shift(shadow, machine, demands, places, job, 1)
@@ -275,8 +259,9 @@ def _reserve_places(
     moved: bool,
 ) -> None:
     """Find the places of `head` at the cursor, which may have `moved`, and keep them out of `both`."""
-    facts, spare, nodes, gpus = shadow.facts, shadow.spare, shadow.nodes, shadow.gpus
-    last_nodes, last_gpus, count = shadow.last_nodes, shadow.last_gpus, facts[RESERVED]
+    facts, spare, members = shadow.facts, shadow.spare, shadow.members
+    nodes, gpus, last_nodes, last_gpus = members[NODE], members[GPUS], members[LAST_NODE], members[LAST_GPUS]
+    count = facts[RESERVED]
     want = want_of(demands, head)
     for member in range(count):
         last_nodes[member], last_gpus[member] = nodes[member], gpus[member]
@@ -291,7 +276,7 @@ def _reserve_places(
     for member in range(count):
         shadow.member_on[last_nodes[member]] = NOBODY
     for member in range(want.tasks):
-        shadow.next_member[member] = shadow.member_on[nodes[member]]
+        shadow.members[NEXT, member] = shadow.member_on[nodes[member]]
         shadow.member_on[nodes[member]] = member
     for member in range(count):
         _meet_again(shadow, machine, free, want, last_nodes[member])
@@ -322,8 +307,8 @@ def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: i
     spare, both = shadow.spare, shadow.both
     member = shadow.member_on[node]
     while member != NOBODY:
-        change(machine, spare, node, want, shadow.gpus[member], -1)
-        member = shadow.next_member[member]
+        change(machine, spare, node, want, shadow.members[GPUS, member], -1)
+        member = shadow.members[NEXT, member]
     grows = min(free.cpu[node], spare.cpu[node]) > both.cpu[node]
     grows |= min(free.mem[node], spare.mem[node]) > both.mem[node]
     for at in range(machine.first_gpu[node], machine.first_gpu[node + 1]):
@@ -332,22 +317,36 @@ def _meet_node(shadow: Shadow, machine: Machine, free: Free, want: Want, node: i
     update_tree(machine, both, node)
     member = shadow.member_on[node]
     while member != NOBODY:
-        change(machine, spare, node, want, shadow.gpus[member], 1)
-        member = shadow.next_member[member]
+        change(machine, spare, node, want, shadow.members[GPUS, member], 1)
+        member = shadow.members[NEXT, member]
     return bool(grows)
 
 
 @inner
 def _release(shadow: Shadow, job: int) -> None:
-    shadow.side[job] = RELEASED
-    _add(shadow.releases, shadow.released, shadow.spot, shadow.facts[RELEASES], -shadow.end[job], job)
+    shadow.jobs[SIDE, job] = RELEASED
+    _add(
+        shadow.heaps[LATEST],
+        shadow.heaps[LATEST + 1],
+        shadow.jobs[SPOT],
+        shadow.facts[RELEASES],
+        -shadow.jobs[END, job],
+        job,
+    )
     shadow.facts[RELEASES] += 1
 
 
 @inner
 def _hold(shadow: Shadow, job: int) -> None:
-    shadow.side[job] = HELD
-    _add(shadow.holds, shadow.held, shadow.spot, shadow.facts[HOLDS], shadow.end[job], job)
+    shadow.jobs[SIDE, job] = HELD
+    _add(
+        shadow.heaps[EARLIEST],
+        shadow.heaps[EARLIEST + 1],
+        shadow.jobs[SPOT],
+        shadow.facts[HOLDS],
+        shadow.jobs[END, job],
+        job,
+    )
     shadow.facts[HOLDS] += 1
 
 
@@ -355,13 +354,13 @@ def _hold(shadow: Shadow, job: int) -> None:
 def _let_go(shadow: Shadow, job: int) -> None:
     """Take a job from the heap of its side."""
     facts = shadow.facts
-    if shadow.side[job] == RELEASED:
+    if shadow.jobs[SIDE, job] == RELEASED:
         facts[RELEASES] -= 1
-        _drop(shadow.releases, shadow.released, shadow.spot, facts[RELEASES], job)
+        _drop(shadow.heaps[LATEST], shadow.heaps[LATEST + 1], shadow.jobs[SPOT], facts[RELEASES], job)
     else:
         facts[HOLDS] -= 1
-        _drop(shadow.holds, shadow.held, shadow.spot, facts[HOLDS], job)
-    shadow.side[job] = 0
+        _drop(shadow.heaps[EARLIEST], shadow.heaps[EARLIEST + 1], shadow.jobs[SPOT], facts[HOLDS], job)
+    shadow.jobs[SIDE, job] = 0
 
 
 @inner

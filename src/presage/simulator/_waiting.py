@@ -22,115 +22,99 @@ if TYPE_CHECKING:
 
 IDLE, OPEN, SHUT = 0, 1, 2
 ANY_PLAN = NEVER - 1
+# Rows of `jobs`: what a job is, its slot in the tree of plans, the job of each slot, and whether a job waits.
+SHAPE, RANK, SLOT, JOB_IN, QUEUED = 0, 1, 2, 3, 4
+# Rows of `shapes`: where its slots begin, its state, how many of its jobs wait, how long their plans are at least,
+# whether it is listed as open, and whether its jobs are known not to fit beside a reservation; then two lists that
+# begin with their length: the open shapes with some that no longer are, and the shut ones.
+FIRST_SLOT, STATE, MEMBERS, LEAST, LISTED, BOXED, OPEN_LIST, SHUT_LIST = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 class Waiting(NamedTuple):
-    """Who waits; entries per job or per shape. Lists begin with their length."""
+    """Who waits. Few arrays with many rows, because every array that is handed over takes time to compile."""
 
-    shape: Ints
-    rank: Ints
-    slot: Ints
-    """Of each job: shape by shape, then by rank."""
-    job_in: Ints
-    """The job of each slot."""
-    first_slot: Ints
-    """Of each shape; one entry more than shapes."""
+    jobs: Ints
+    """A column per job."""
+    shapes: Ints
+    """A column per shape and one more."""
     plans: Ints
     """A tree over the slots: the least plan of the waiting jobs below, NEVER if there is none."""
     wants: Ints
     """What a member of each shape wants, in the columns of the tree of what is free."""
-    state: Ints
-    """Of each shape."""
-    members: Ints
-    """How many jobs of each shape wait."""
-    least: Ints
-    """No waiting job of a shape has a shorter plan."""
-    opened: Ints
-    """A list of the shapes that are OPEN, and of some that no longer are."""
-    listed: Ints
-    """Whether a shape is in it."""
-    shut: Ints
-    """A list of the shapes that are SHUT."""
-    queued: Ints
-    """Whether a job waits."""
     line: Ints
-    """A heap of ranks, with jobs that no longer wait among them."""
-    in_line: Ints
-    """The jobs of the heap."""
+    """A heap of ranks and jobs, with jobs that no longer wait among them."""
     length: Ints
-    """The length of the heap."""
+    """Of the heap."""
 
 
 @compiled
 def no_waiting(shape: Ints, rank: Ints, slot: Ints, wants: Ints) -> Waiting:
-    """Return the state in which nobody waits."""
-    jobs = len(shape)
-    shapes = len(wants)
+    """Return the state in which nobody waits; slots are numbered shape by shape, then by rank."""
+    count = len(shape)
     leaves = 1
-    while leaves < jobs:
+    while leaves < count:
         leaves *= 2
-    job_in = np.empty(jobs, np.int64)
-    first_slot = np.zeros(shapes + 1, np.int64)
-    for job in range(jobs):
-        job_in[slot[job]] = job
-        first_slot[shape[job] + 1] += 1
-    per_shape = np.zeros(shapes, np.int64)
-    listed = np.zeros(shapes + 1, np.int64)
-    return Waiting(
-        shape, rank, slot, job_in, np.cumsum(first_slot), np.full(2 * leaves, NEVER, np.int64), wants,
-        per_shape.copy(), per_shape.copy(), per_shape.copy(), listed.copy(), per_shape.copy(), listed.copy(),
-        np.zeros(jobs, np.int64), np.empty(jobs + 1, np.int64), np.empty(jobs + 1, np.int64),
-        np.zeros(1, np.int64),
-    )  # fmt: skip
+    jobs = np.zeros((QUEUED + 1, count), np.int64)
+    jobs[SHAPE], jobs[RANK], jobs[SLOT] = shape, rank, slot
+    shapes = np.zeros((SHUT_LIST + 1, len(wants) + 1), np.int64)
+    for job in range(count):
+        jobs[JOB_IN, slot[job]] = job
+        shapes[FIRST_SLOT, shape[job] + 1] += 1
+    for at in range(len(wants)):
+        shapes[FIRST_SLOT, at + 1] += shapes[FIRST_SLOT, at]
+    plans = np.full(2 * leaves, NEVER, np.int64)
+    return Waiting(jobs, shapes, plans, wants, np.empty((2, count + 1), np.int64), np.zeros(1, np.int64))
 
 
 @inner
 def join(waiting: Waiting, job: int, plan: int) -> None:
     """Add a job."""
-    shape = waiting.shape[job]
-    if waiting.state[shape] == IDLE:
+    shape = waiting.jobs[SHAPE, job]
+    if waiting.shapes[STATE, shape] == IDLE:
         _open(waiting, shape)
-    waiting.least[shape] = plan if waiting.members[shape] == 0 else min(waiting.least[shape], plan)
-    waiting.members[shape] += 1
-    waiting.queued[job] = 1
-    _set_plan(waiting.plans, waiting.slot[job], plan)
-    push_end(waiting.line, waiting.in_line, waiting.length[0], waiting.rank[job], job)
+    waiting.shapes[LEAST, shape] = (
+        plan if waiting.shapes[MEMBERS, shape] == 0 else min(waiting.shapes[LEAST, shape], plan)
+    )
+    waiting.shapes[MEMBERS, shape] += 1
+    waiting.jobs[QUEUED, job] = 1
+    _set_plan(waiting.plans, waiting.jobs[SLOT, job], plan)
+    push_end(waiting.line[0], waiting.line[1], waiting.length[0], waiting.jobs[RANK, job], job)
     waiting.length[0] += 1
 
 
 @inner
 def leave(waiting: Waiting, job: int) -> None:
     """Remove a job."""
-    waiting.members[waiting.shape[job]] -= 1
-    waiting.queued[job] = 0
-    _set_plan(waiting.plans, waiting.slot[job], NEVER)
+    waiting.shapes[MEMBERS, waiting.jobs[SHAPE, job]] -= 1
+    waiting.jobs[QUEUED, job] = 0
+    _set_plan(waiting.plans, waiting.jobs[SLOT, job], NEVER)
 
 
 @inner
 def first_in_line(waiting: Waiting) -> int:
     """Return the waiting job of the lowest rank, or -1."""
-    queued, line, in_line, count = waiting.queued, waiting.line, waiting.in_line, waiting.length
-    while count[0] > 0 and not queued[in_line[0]]:
-        count[0] -= 1
-        pop_end(line, in_line, count[0])
-    return int(in_line[0]) if count[0] > 0 else -1
+    queued, ranks, jobs, length = waiting.jobs[QUEUED], waiting.line[0], waiting.line[1], waiting.length
+    while length[0] > 0 and not queued[jobs[0]]:
+        length[0] -= 1
+        pop_end(ranks, jobs, length[0])
+    return int(jobs[0]) if length[0] > 0 else -1
 
 
 @inner
 def first_of_shape(waiting: Waiting, shape: int, most: int) -> int:
     """Return the first job of a shape whose plan is at most `most`, or -1."""
-    if waiting.least[shape] > most:
+    if waiting.shapes[LEAST, shape] > most:
         return -1
-    job = next_of_shape(waiting, shape, waiting.first_slot[shape], most)
+    job = next_of_shape(waiting, shape, waiting.shapes[FIRST_SLOT, shape], most)
     if job < 0:
-        waiting.least[shape] = most + 1
+        waiting.shapes[LEAST, shape] = most + 1
     return job
 
 
 @inner
 def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
     """Return the first job of a shape at or behind a slot whose plan is at most `most`, or -1."""
-    plans, end = waiting.plans, waiting.first_slot[shape + 1]
+    plans, end = waiting.plans, waiting.shapes[FIRST_SLOT, shape + 1]
     leaves = len(plans) // 2
     at = slot + leaves
     if at >= 2 * leaves:
@@ -138,7 +122,7 @@ def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
     while True:
         if plans[at] <= most:
             if at >= leaves:
-                return int(waiting.job_in[at - leaves]) if at - leaves < end else -1
+                return int(waiting.jobs[JOB_IN, at - leaves]) if at - leaves < end else -1
             at *= 2
             continue
         while at & 1:
@@ -151,23 +135,22 @@ def next_of_shape(waiting: Waiting, shape: int, slot: int, most: int) -> int:
 @inner
 def shut(waiting: Waiting, shape: int) -> None:
     """Note that no job of a shape fits."""
-    if waiting.state[shape] != SHUT:
-        waiting.state[shape] = SHUT
-        _append(waiting.shut, shape)
+    if waiting.shapes[STATE, shape] != SHUT:
+        waiting.shapes[STATE, shape] = SHUT
+        _append(waiting.shapes[SHUT_LIST], shape)
 
 
 @inner
 def reopen(waiting: Waiting, tree: Ints, node: int) -> None:
     """Note that something was given back on a node."""
-    state, members, wants, shapes, leaf = (
-        waiting.state, waiting.members, waiting.wants, waiting.shut, len(tree) // 2 + node,
-    )  # fmt: skip
+    state, members, shapes = waiting.shapes[STATE], waiting.shapes[MEMBERS], waiting.shapes[SHUT_LIST]
+    leaf = len(tree) // 2 + node
     kept = 0
     for at in range(1, shapes[0] + 1):
         shape = shapes[at]
         if members[shape] == 0:
             state[shape] = IDLE
-        elif may_hold(tree, leaf, wants, shape):
+        elif may_hold(tree, leaf, waiting.wants, shape):
             _open(waiting, shape)
         else:
             kept += 1
@@ -178,7 +161,7 @@ def reopen(waiting: Waiting, tree: Ints, node: int) -> None:
 @inner
 def tidy(waiting: Waiting) -> int:
     """Take off the list of open shapes those that are not, or that nobody waits with; return how many are left."""
-    state, members, shapes = waiting.state, waiting.members, waiting.opened
+    state, members, shapes = waiting.shapes[STATE], waiting.shapes[MEMBERS], waiting.shapes[OPEN_LIST]
     kept = 0
     for at in range(1, shapes[0] + 1):
         shape = shapes[at]
@@ -188,17 +171,28 @@ def tidy(waiting: Waiting) -> int:
             kept += 1
             shapes[kept] = shape
         else:
-            waiting.listed[shape] = 0
+            waiting.shapes[LISTED, shape] = 0
     shapes[0] = kept
     return kept
 
 
 @inner
 def _open(waiting: Waiting, shape: int) -> None:
-    waiting.state[shape] = OPEN
-    if not waiting.listed[shape]:
-        waiting.listed[shape] = 1
-        _append(waiting.opened, shape)
+    waiting.shapes[STATE, shape] = OPEN
+    if not waiting.shapes[LISTED, shape]:
+        waiting.shapes[LISTED, shape] = 1
+        _append(waiting.shapes[OPEN_LIST], shape)
+
+
+@inner
+def unbox(waiting: Waiting, tree: Ints, node: int) -> None:
+    """Note that there may be more room on a node beside the reservation."""
+    boxed, shapes = waiting.shapes[BOXED], waiting.shapes[OPEN_LIST]
+    leaf = len(tree) // 2 + node
+    for at in range(1, shapes[0] + 1):
+        shape = shapes[at]
+        if boxed[shape] and may_hold(tree, leaf, waiting.wants, shape):
+            boxed[shape] = 0
 
 
 @inner

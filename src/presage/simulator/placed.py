@@ -123,19 +123,17 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
     first = _inputs.offsets(jobs.tasks)
     places = _placed.Places(first, np.empty(first[-1], np.int64), np.empty(first[-1], np.int64))
     waiting = _inputs.waiting_of(demands, rank)
-    start_ms = np.empty(len(jobs), np.int64)
+    base = jobs.jobs
+    table = np.stack(
+        [base.submit_ms, base.run_ms, base.plan_ms, base.limit_ms, base.processors, np.zeros(len(jobs), np.int64)]
+    )
     # Only reservations need states to compute in, only the descent needs the workload.
     spare, both = (_cluster.all_free(machine, True) if backfilling == _placed.EASY else free for _ in range(2))
     workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
-    base, own = jobs.jobs, _inputs.owned
     _placed.run_placed(
         _placed.Simulation(
-            submit=own(base.submit_ms),
-            run=own(base.run_ms),
-            plan=own(base.plan_ms),
-            limit=own(base.limit_ms),
+            jobs=table,
             estimate_s=base.estimate_ms / 1000,
-            size=own(base.processors),
             rule=rule,
             backfilling=int(backfilling),
             placement=int(placement),
@@ -145,19 +143,14 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
             typical=_inputs.typical_of(workload),
             waiting=waiting,
             shadow=_shadow.no_shadow(len(jobs), int(jobs.tasks.max()), spare, both),
-            boxed=np.zeros(len(waiting.wants), np.int64),
-            ends=np.empty(len(jobs) + 1, np.int64),
-            ending=np.empty(len(jobs) + 1, np.int64),
-            running=np.zeros(1, np.int64),
-            ended=np.zeros(1, np.int64),
-            ranks=np.empty(len(waiting.wants) + 1, np.int64),
-            candidates=np.empty(len(waiting.wants) + 1, np.int64),
+            ends=np.empty((2, len(jobs) + 1), np.int64),
+            candidates=np.empty((2, len(waiting.wants) + 1), np.int64),
             queue=np.empty(len(jobs), np.int64),
-            start=start_ms,
+            counts=np.zeros(_placed.ENDED + 1, np.int64),
             places=places,
         )
     )
-    return Schedule(start_ms, first, places.node, places.gpus)
+    return Schedule(table[_placed.START].copy(), first, places.node, places.gpus)
 
 
 def placeable(jobs: PlacedJobs, nodes: Nodes) -> NDArray[np.bool_]:
