@@ -79,7 +79,7 @@ def fail_in(cluster: SlurmCluster) -> None:
 @needs_slurm
 def test_a_daemon_that_does_not_start_is_named_with_its_log() -> None:
     cluster = SlurmCluster(nodes=1, config={"SelectType": "select/nonsense"})
-    with pytest.raises(PresageError, match=r"(?s)slurmctld ended.*nonsense"), cluster:
+    with pytest.raises(PresageError, match=r"(?s)slurm\S+ ended.*nonsense"), cluster:
         pass
     assert not cluster.processes()
 
