@@ -85,13 +85,15 @@ def main() -> None:
         nodes, load, policy = arguments.row
         print(json.dumps(measure_row(int(nodes), float(load), policy)))
         return
+    # A process inherits the peak memory of its parent, which must not have grown yet.
+    scale = measure_scale(arguments.nodes, arguments.loads, arguments.limit_s)
     result = {
         "benchmark": "placed",
         "version": presage.__version__,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": {"cores": os.cpu_count(), "python": platform.python_version()},
         "openb": measure_openb(),
-        "scale": measure_scale(arguments.nodes, arguments.loads, arguments.limit_s),
+        "scale": scale,
     }
     text = json.dumps(result, indent=2)
     if arguments.out:

@@ -439,7 +439,7 @@ def _scale_table(rows: list[dict[str, Any]]) -> str:
     return _table(
         ("rule", "backfilling", *(f"{size:,}" for size in sizes)),
         [
-            (f"`{rule}`", f"`{how}`", *(cells[size] for size in sizes))
+            (f"`{rule}`", f"`{how}`", *(cells.get(size, "not run") for size in sizes))
             for (rule, how), cells in sorted(lines.items())
         ],
     )
@@ -450,8 +450,9 @@ def _peak_memory(rows: list[dict[str, Any]]) -> str:
     told = []
     for size in sorted({row["nodes"] for row in rows}):
         done = [row for row in rows if row["nodes"] == size and "peak_bytes" in row]
-        most = max(row["peak_bytes"] - row["before_bytes"] for row in done)
-        told.append(f"{most / 1e6:,.0f} MB for {size:,} nodes and {max(row['jobs'] for row in done):,} jobs")
+        if done:
+            most = max(row["peak_bytes"] - row["before_bytes"] for row in done)
+            told.append(f"{most / 1e6:,.0f} MB for {size:,} nodes and {max(row['jobs'] for row in done):,} jobs")
     return f"Memory that the engine took, at most: {', '.join(told)}."
 
 
