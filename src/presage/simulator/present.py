@@ -164,6 +164,11 @@ def instant(trace: Trace, at_ms: float) -> str:
     return moment.strftime("%Y-%m-%d %H:%M %Z")
 
 
+def latest_ms(trace: Trace) -> int:
+    """Return the last instant that a trace knows of. Raises InputError if it knows none."""
+    return _latest_ms(trace.jobs.with_columns(_began=_began(), _ended=_ended()))
+
+
 def _began() -> pl.Expr:
     """When a job began; of a pending job, a start is what its scheduler expects."""
     pending = (pl.col("outcome") == Outcome.PENDING.value).fill_null(value=False)

@@ -23,9 +23,11 @@ from presage.testing.workloads import WorkloadContract
 from presage.testing.writers import WriterContract
 
 if TYPE_CHECKING:
+    from presage.testing.baselines import BaselineContract
     from presage.testing.slurm import SlurmCluster, SlurmJob, missing_for_slurm
 
 __all__ = [
+    "BaselineContract",
     "ReaderContract",
     "SlurmCluster",
     "SlurmJob",
@@ -38,7 +40,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load what drives a real Slurm only when somebody asks for it."""
+    """Load what needs more, a real Slurm or the simulator, only when somebody asks for it."""
+    if name == "BaselineContract":
+        from presage.testing.baselines import BaselineContract
+
+        return BaselineContract
     if name in {"SlurmCluster", "SlurmJob", "missing_for_slurm"}:
         from presage.testing import slurm
 

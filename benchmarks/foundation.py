@@ -1,0 +1,285 @@
+"""How good the model's forecasts are on clusters that none of its weights has seen.
+
+Prints one JSON object. Every cell of the experiment is a file of its own under docs/results/data/foundation: an
+interrupted run goes on with the first cell that is missing, and several processes may work on different cells.
+
+Protocol: 15 logs with real waits; the last 80,000 jobs of the five main sites, the last 50,000 of the others, jobs
+that never ran left out; the test is the last fifth by submit, at most 6,000 jobs of it drawn at random. Sites are
+held out in groups of five: no weight has seen any log of the group. The recipe was chosen on the main sites;
+`fresh` and `rest` were scored once it was fixed.
+
+    python benchmarks/foundation.py                      # what is missing; hours of CPU
+    python benchmarks/foundation.py --only zero-shot/fresh --seeds 0
+    python benchmarks/foundation.py --collect            # only put together what is there
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+import presage
+from presage.foundation.baselines import BASELINES, ForecastsFailures
+from presage.foundation.baselines.boosting import Boosting
+from presage.foundation.evaluating import answer_test, failure_scores
+from presage.foundation.evaluation import Split, score, split_of
+from presage.foundation.training.corpus import Corpus, Source
+from presage.foundation.training.finetuning import finetune_tower
+from presage.foundation.training.loop import train
+from presage.foundation.training.network import Network
+from presage.foundation.training.pretraining import Plan, examples_for
+from presage.foundation.training.towers import shape_for, tower_of
+from presage.foundation.view.jobs import history_of
+from presage.foundation.view.targets import targets_of
+from presage.foundation.view.tasks import Task
+from presage.traces import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from presage.foundation.model import Tower
+    from presage.foundation.view.examples import Examples
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+CELLS = ROOT / "docs" / "results" / "data" / "foundation"
+FOLDS = {
+    "main": {
+        "KTH": "KTH-SP2-1996-2.1-cln",
+        "Curie": "CEA-Curie-2011-2.1-cln",
+        "BLUE": "SDSC-BLUE-2000-4.2-cln",
+        "HPC2N": "HPC2N-2002-2.2-cln",
+        "RICC": "RICC-2010-2",
+    },
+    "fresh": {
+        "CTC": "CTC-SP2-1996-3.1-cln",
+        "SDSC-SP2": "SDSC-SP2-1998-4.2-cln",
+        "Intrepid": "ANL-Intrepid-2009-1",
+        "COARE": "DOST-ASTI_COARE-Saliksik-2020-cln",
+        "Ross": "Sandia-Ross-2001-1.1-cln",
+    },
+    "rest": {
+        "CM5": "LANL-CM5-1994-4.1-cln",
+        "LPC": "LPC-EGEE-2004-1.2-cln",
+        "MetaCentrum": "METACENTRUM-2009-2",
+        "OSC": "OSC-Clust-2000-3.1-cln",
+        "SDSC-Par": "SDSC-Par-1996-3.1-cln",
+    },
+}
+FILES = {name: file for fold in FOLDS.values() for name, file in fold.items()}
+SCHEDULERS = {"slurm": ("Curie", "COARE")}
+"""Held out together, to see how the model does under a scheduler it has never seen."""
+TESTED = 6000
+RULES = ("requested", "last-two", "similar", "state-knn", "qbets")
+ROWS_PER_SITE = 10_000
+
+
+def latest(site: str) -> int:
+    """Return how many jobs of a log are used."""
+    return 80_000 if site in FOLDS["main"] else 50_000
+
+
+@cache
+def examples(site: str) -> Examples:
+    """Return the questions about a log, made once for each process."""
+    history = history_of(read_trace(DATA / f"{FILES[site]}.swf.gz"))
+    number = list(FILES).index(site)
+    return examples_for(history, Plan(jobs=latest(site)), number)
+
+
+def split(site: str, task: Task) -> Split:
+    """Return the protocol's split with a test part of bounded size, the same for all forecasters and seeds."""
+    whole = split_of(examples(site), task, latest(site))
+    rng = np.random.default_rng(0)
+    test = whole.test if len(whole.test) <= TESTED else np.sort(rng.choice(whole.test, TESTED, replace=False))
+    return Split(whole.train, whole.validate, test)
+
+
+def held_out(fold: str) -> tuple[str, ...]:
+    """Return the sites of a fold: a group of five, one site, or the sites of one scheduler."""
+    if fold in FOLDS:
+        return tuple(FOLDS[fold])
+    return SCHEDULERS.get(fold, (fold,))
+
+
+def trained_on(fold: str) -> list[str]:
+    """Return all other sites."""
+    return [site for site in FILES if site not in held_out(fold)]
+
+
+def zero_shot(fold: str, task: Task, seed: int, steps: int) -> dict[str, Any]:
+    """Train without the sites of a fold, and measure on each of them, as it is and fine-tuned on its own past."""
+    tower, cpu_s = pretrained(fold, task, seed, steps)
+    sites = {}
+    for site in held_out(fold):
+        part = split(site, task)
+        answer = answer_test(tower, examples(site), part)
+        sites[site] = {"plain": answer.plain.as_dict(), "recalibrated": answer.recalibrated.as_dict()}
+        if answer.failure is not None:
+            sites[site]["failure_auroc"], sites[site]["failure_auprc"] = answer.failure
+        if fold == "main" or site == fold:
+            sites[site]["finetuned"] = finetuned(tower, site, part, seed)
+        say(f"{site} {task} {answer.recalibrated.log_mae:.3f} {answer.recalibrated.coverage_80:.3f}")
+    return {"trained_on": trained_on(fold), "steps": steps, "train_cpu_s": cpu_s, "sites": sites}
+
+
+def pretrained(fold: str, task: Task, seed: int, steps: int) -> tuple[Tower, float]:
+    """Return a network that has seen all sites but those of the fold, and the CPU seconds it took."""
+    recipe = Plan.of(steps=steps, seed=seed).recipe(task)
+    corpus = Corpus([Source(examples(site), task) for site in trained_on(fold)])
+    scaling = corpus.scaling(np.random.default_rng(seed))
+    torch.manual_seed(seed)
+    network = Network(shape_for(task))
+    begin = time.process_time()
+    train(network, corpus, scaling, recipe, seed=seed)
+    return tower_of(network, task, scaling), time.process_time() - begin
+
+
+def finetuned(tower: Tower, site: str, part: Split, seed: int) -> dict[str, Any]:
+    """Return the figures after fine-tuning on the site's first 70 %, judged by its next 10 %."""
+    begin = time.process_time()
+    tuned = finetune_tower(tower, examples(site), part.train, part.validate, seed=seed)
+    cpu_s = time.process_time() - begin
+    answer = answer_test(tuned.tower, examples(site), part)
+    return {**answer.recalibrated.as_dict(), "took_over": tuned.took_over, "cpu_s": cpu_s}
+
+
+def boosting(fold: str, task: Task) -> dict[str, Any]:
+    """Train boosting on the same numbers of the same other sites, and measure on the sites of the fold."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for site in trained_on(fold):
+        rows = Source(examples(site), task).rows
+        rows = rows[examples(site).questions.kinds[rows] == 0]
+        rows = rows[~targets_of(examples(site), task).is_censored[rows]]
+        parts.append((examples(site), np.sort(rng.choice(rows, min(ROWS_PER_SITE, len(rows)), replace=False))))
+    model = Boosting()
+    model.fit(parts, task)
+    if task is Task.RUN:
+        model.fit_failures(parts)
+    return {"trained_on": trained_on(fold), "sites": {site: _scores(model, site, task) for site in held_out(fold)}}
+
+
+def in_site(site: str, task: Task) -> dict[str, Any]:
+    """Measure what knows the site itself: rules, and boosting trained on its past, once and refitted."""
+    found = {}
+    names = [*RULES, "boosting", *(["boosting-refit"] if site in FOLDS["main"] else []), "user-ema"]
+    for name in names:
+        baseline = BASELINES.get(name)()
+        part = split(site, task)
+        if task in baseline.tasks:
+            baseline.fit([(examples(site), part.train)], task, (examples(site), part.validate))
+        if task is Task.RUN and isinstance(baseline, ForecastsFailures):
+            baseline.fit_failures([(examples(site), part.train)], (examples(site), part.validate))
+        found[name] = _scores(baseline, site, task)
+        say(f"{site} {task} {name} {found[name].get('log_mae')}")
+    return found
+
+
+def _scores(baseline: Any, site: str, task: Task) -> dict[str, Any]:
+    rows = split(site, task).test
+    targets = targets_of(examples(site), task)
+    found: dict[str, Any] = {}
+    if task in baseline.tasks:
+        found = score(baseline.forecast(examples(site), rows, task), targets.outcome_s[rows], task).as_dict()
+    if task is Task.RUN and isinstance(baseline, ForecastsFailures):
+        chance = baseline.failures(examples(site), rows)
+        found["failure_auroc"], found["failure_auprc"] = failure_scores(chance, targets.end[rows])
+    return found
+
+
+def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """Yield the name of every cell and what makes it, the most important ones first."""
+    for seed in seeds:
+        for fold in FOLDS:
+            for task in Task:
+                yield f"zero-shot/{fold}/{task}-{seed}", lambda f=fold, t=task, s=seed: zero_shot(f, t, s, steps)
+        if seed == seeds[0]:
+            for fold in FOLDS:
+                for task in Task:
+                    yield f"boosting/{fold}/{task}", lambda f=fold, t=task: boosting(f, t)
+    for site in FILES:
+        for task in Task:
+            yield f"in-site/{site}/{task}", lambda s=site, t=task: in_site(s, t)
+    for fold in (*SCHEDULERS, *FOLDS["main"]):
+        for task in Task:
+            yield f"zero-shot/{fold}/{task}-0", lambda f=fold, t=task: zero_shot(f, t, 0, steps)
+
+
+def say(text: str) -> None:
+    """Tell how far it is, on stderr."""
+    print(f"{datetime.now(UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+def run(name: str, make: Callable[[], dict[str, Any]]) -> None:
+    """Make one cell unless it is there, or another process is at it."""
+    path = CELLS / f"{name}.json"
+    claim = path.with_suffix(".claimed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        return
+    try:
+        claim.touch(exist_ok=False)
+    except FileExistsError:
+        return
+    try:
+        begin, cpu = time.monotonic(), time.process_time()
+        say(f"{name}: running")
+        result = make()
+        spent = {"seconds": round(time.monotonic() - begin, 1), "cpu_s": round(time.process_time() - cpu, 1)}
+        path.write_text(json.dumps({"cell": name, **spent, **result}, indent=1, allow_nan=False) + "\n")
+        say(f"{name}: {spent['seconds']} s")
+    finally:
+        claim.unlink(missing_ok=True)
+
+
+def collect() -> dict[str, Any]:
+    """Return all cells that are there as one document."""
+    found = {
+        str(path.relative_to(CELLS).with_suffix("")): json.loads(path.read_text())
+        for path in sorted(CELLS.rglob("*.json"))
+    }
+    return {
+        "benchmark": "foundation",
+        "presage": presage.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "test_jobs_at_most": TESTED,
+        "cells": found,
+    }
+
+
+def main() -> None:
+    """Run the cells that are missing, and print what there is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="only cells whose names begin so")
+    parser.add_argument("--task", default="", help="only cells of this task")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--collect", action="store_true", help="run nothing")
+    parser.add_argument("--out", type=Path, help="write the JSON there as well")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if not arguments.collect:
+        for name, make in cells(arguments.seeds, arguments.steps):
+            if name.startswith(arguments.only) and arguments.task in name.rsplit("/", 1)[-1]:
+                run(name, make)
+    text = json.dumps(collect(), indent=1, allow_nan=False)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

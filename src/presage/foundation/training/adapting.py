@@ -1,0 +1,94 @@
+"""Fine-tuning on a trace as a whole: what to learn from, what to judge by, and the model that comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from presage.errors import InputError
+from presage.foundation.model import Model
+from presage.foundation.training.finetuning import RECIPE, Finetuned, finetune_tower
+from presage.foundation.view._replay import SUBMITTED
+from presage.foundation.view.examples import Questions, at_submits, examples_of, in_between
+from presage.foundation.view.jobs import history_of
+from presage.foundation.view.targets import targets_of
+from presage.foundation.view.tasks import Task
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from presage.foundation.view.examples import Examples
+    from presage.traces import Trace
+
+LEARNT_FROM = 0.9
+FEWEST = 200
+"""With fewer finished jobs there is nothing to learn that the context does not show anyway."""
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A model fine-tuned on one cluster."""
+
+    model: Model
+    tasks: dict[Task, Finetuned]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return how each network fared on the jobs held back."""
+        return {
+            task.value: {"log_mae_before": each.before, "log_mae_after": each.after, "took_over": each.took_over}
+            for task, each in self.tasks.items()
+        }
+
+
+def adapt(
+    trace: Trace,
+    model: Model,
+    *,
+    steps: int = RECIPE.steps,
+    latest: int = 50_000,
+    seed: int = 0,
+    on_progress: Callable[[float], None] = lambda _share: None,
+) -> Adapted:
+    """Fine-tune on the first nine tenths of the last `latest` jobs, and judge by the rest.
+
+    `on_progress` is told by how much the whole advances with each step. Raises InputError if too few jobs ended.
+    """
+    history = history_of(trace)
+    first = max(0, len(history) - latest)
+    later = in_between(history, 0.3, np.random.default_rng(seed), first)
+    examples = examples_of(history, Questions.merged(at_submits(history, first), later), first)
+    tasks = [task for task in Task if task is Task.RUN or history.has_waits]
+    towers, results = dict(model.towers), {}
+    for task in tasks:
+        learn, judge = _parts(examples, task)
+        if len(learn) + len(judge) < FEWEST:
+            raise InputError(
+                f"Only {len(learn) + len(judge)} jobs of the log can be learnt from",
+                expected=f"at least {FEWEST} jobs that ran",
+                remedy="Use the model as it is: it needs no training",
+            )
+        results[task] = finetune_tower(
+            towers[task], examples, learn, judge, recipe=replace(RECIPE, steps=steps), seed=seed,
+            on_step=lambda _step, _loss: on_progress(1 / (steps * len(tasks))),
+        )  # fmt: skip
+        towers[task] = results[task].tower
+    about = {**model.about, "version": f"{model.version}+finetuned", "finetuned_on": trace.manifest.name}
+    return Adapted(Model(towers, about), results, history.notes)
+
+
+def _parts(examples: Examples, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows to learn from, whose outcomes were known when the others begin, and rows to judge by."""
+    targets, questions = targets_of(examples, task), examples.questions
+    usable = np.flatnonzero(targets.usable)
+    split_s = questions.time_s[usable[int(LEARNT_FROM * len(usable))]] if len(usable) else 0.0
+    history = examples.history
+    known_s = (history.start_s if task is Task.WAIT else history.end_s)[questions.asked]
+    before = questions.time_s < split_s
+    learn = usable[before[usable] & (known_s[usable] < split_s)]
+    is_judge = ~before & (questions.kinds == SUBMITTED) & ~targets.is_censored
+    return learn, usable[is_judge[usable]]

@@ -1,0 +1,142 @@
+"""The model from nothing: logs of many clusters, variants of them, and a network for each task.
+
+presage model pretrain LOG… --out model.safetensors
+torchrun --nproc-per-node 2 -m presage model pretrain LOG… --out model.safetensors
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from presage.errors import InputError
+from presage.foundation.model import Model
+from presage.foundation.training.corpus import Corpus, Source
+from presage.foundation.training.loop import Recipe, train
+from presage.foundation.training.network import Network
+from presage.foundation.training.processes import World
+from presage.foundation.training.towers import shape_for, tower_of
+from presage.foundation.training.variants import variant_of
+from presage.foundation.view.examples import Questions, at_submits, examples_of, in_between
+from presage.foundation.view.jobs import history_of
+from presage.foundation.view.tasks import Task
+from presage.traces import read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from presage.foundation.view.examples import Examples
+    from presage.foundation.view.jobs import JobHistory
+
+    Progress = Callable[[str, float], None]
+    """Told what is being done, and which share of it is done."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what comes out of a pre-training, besides the logs."""
+
+    wait: Recipe = field(default_factory=lambda: Recipe(steps=6000, blind=0.5))
+    run: Recipe = field(default_factory=lambda: Recipe(steps=6000, blind=0.3))
+    jobs: int = 50_000
+    """Jobs of each log that are asked about, from its end backwards."""
+    later: float = 0.3
+    """Share of jobs that are asked about once more while they wait, and while they run."""
+    variants: int = 0
+    """Variants made of each log."""
+    variants_share: float = 0.5
+    """Share of questions that come from variants, if there are any."""
+    seed: int = 0
+
+    @classmethod
+    def of(cls, *, steps: int, variants: int = 0, jobs: int = 50_000, seed: int = 0) -> Plan:
+        """Return the usual plan with other sizes."""
+        usual = cls()
+        return replace(
+            usual, wait=replace(usual.wait, steps=steps), run=replace(usual.run, steps=steps), variants=variants,
+            jobs=jobs, seed=seed,
+        )  # fmt: skip
+
+    def recipe(self, task: Task) -> Recipe:
+        """Return how the network of one task is trained."""
+        return self.wait if task is Task.WAIT else self.run
+
+
+def examples_for(history: JobHistory, plan: Plan, seed: int) -> Examples:
+    """Return the questions about one log that a network is trained with."""
+    first = max(0, len(history) - plan.jobs)
+    rng = np.random.default_rng((plan.seed, seed))
+    return examples_of(
+        history, Questions.merged(at_submits(history, first), in_between(history, plan.later, rng, first)), first
+    )
+
+
+def gather(
+    histories: Mapping[str, JobHistory], plan: Plan, on_progress: Progress = lambda _what, _share: None
+) -> tuple[list[Examples], list[Examples]]:
+    """Return the questions about all logs, and about their variants. It takes a few seconds for each."""
+    real, variants = [], []
+    for number, (name, history) in enumerate(histories.items()):
+        on_progress(f"reading {name}", number / len(histories))
+        real.append(examples_for(history, plan, number))
+        for variant in range(plan.variants):
+            rng = np.random.default_rng((plan.seed, number, variant + 1))
+            variants.append(examples_for(variant_of(history, rng)[0], plan, number))
+    return real, variants
+
+
+def corpus_of(real: Sequence[Examples], variants: Sequence[Examples], task: Task, plan: Plan) -> Corpus:
+    """Return what batches are drawn from: every log as often as any other, and so every variant."""
+    share = plan.variants_share if variants else 0.0
+    weights = [(1 - share) / len(real)] * len(real) + [share / max(len(variants), 1)] * len(variants)
+    return Corpus([Source(examples, task) for examples in (*real, *variants)], weights)
+
+
+def pretrain(
+    histories: Mapping[str, JobHistory],
+    plan: Plan,
+    *,
+    folder: Path | None = None,
+    on_progress: Progress = lambda _what, _share: None,
+    about: dict[str, Any] | None = None,
+) -> Model:
+    """Train a model on the given logs. With `folder`, an interrupted training is taken up again where it was."""
+    real, variants = gather(histories, plan, on_progress)
+    towers = {}
+    for task in Task:
+        recipe = plan.recipe(task)
+        corpus = corpus_of(real, variants, task, plan)
+        scaling = corpus.scaling(np.random.default_rng(plan.seed))
+        torch.manual_seed(plan.seed)
+        network = Network(shape_for(task))
+
+        def report(step: int, loss: float, task: Task = task, recipe: Recipe = recipe) -> None:
+            on_progress(f"{task}: loss {loss:.3f}", step / recipe.steps)
+
+        checkpoint = None if folder is None else folder / f"{task}.safetensors"
+        train(network, corpus, scaling, recipe, seed=plan.seed, checkpoint=checkpoint, on_step=report)
+        towers[task] = tower_of(network, task, scaling)
+    facts = {"trained_on": list(histories), "plan": asdict(plan), **(about or {})}
+    return Model(towers, facts)
+
+
+def pretrain_files(
+    paths: Sequence[str], plan: Plan, *, folder: Path | None, name: str, on_progress: Progress
+) -> Model | None:
+    """Train on the logs in some files; under torchrun only the first process gets the model.
+
+    Raises InputError if two files have the same name, or a log cannot be read.
+    """
+    names = [Path(path).name for path in paths]
+    twice = {each for each in names if names.count(each) > 1}
+    if twice:
+        raise InputError(f"Two logs are called {min(twice)!r}", expected="a file name of its own for each log")
+    histories = {each: history_of(read_trace(path)) for each, path in zip(names, paths, strict=True)}
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    model = pretrain(histories, plan, folder=folder, on_progress=on_progress, about={"version": name})
+    return model if World.join().rank == 0 else None

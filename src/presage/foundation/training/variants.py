@@ -1,0 +1,94 @@
+"""Clusters that never were, made from logs of real ones: other clocks, other machines, other policies.
+
+A log teaches how one scheduler behaves. Its jobs, sent through the simulator on a machine of another size under
+another policy, or with all its times stretched, teach how others would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.policies import Policy
+from presage.simulator.jobs import Jobs
+from presage.simulator.pooled import schedule
+
+if TYPE_CHECKING:
+    from presage.foundation.view.jobs import JobHistory
+
+JOBS = 25_000
+ORDERS = ("fcfs", "fcfs", "sjf", "saf", "wfp3", "unicep", "f1", "lxf", "ljf")
+BACKFILLINGS = ("easy", "easy", "easy-sjbf", "none", "periodic")
+STRETCH = (0.15, 10.0)
+LOAD = (0.6, 1.02)
+DISPATCH_S = (0.0, 0.5, 2.0, 10.0, 40.0)
+ONLY_STRETCHED = 1 / 3
+ATTEMPTS = 8
+LONGEST_MEAN_WAIT_S = 30 * 86_400.0
+"""A variant in which jobs wait longer than that on average is overloaded: another one is drawn."""
+
+
+def variant_of(history: JobHistory, rng: np.random.Generator) -> tuple[JobHistory, dict[str, object]]:
+    """Return a variant of a part of `history`, and what was changed.
+
+    The last fifth of the log is left out: it is what forecasts are measured on.
+    """
+    ran = np.isfinite(history.start_s) & np.isfinite(history.end_s)
+    rows = np.flatnonzero(ran)
+    rows = rows[: int(0.8 * len(rows))]
+    begin = int(rng.integers(0, max(len(rows) - JOBS, 0) + 1))
+    part = history.select(rows[begin : begin + JOBS])
+    only_stretched = rng.random() < ONLY_STRETCHED
+    factor = 1.0
+    if only_stretched or rng.random() < 0.6:
+        factor = float(np.exp(rng.uniform(*np.log(STRETCH))))
+        part = stretched(part, factor)
+    if only_stretched:
+        return part, {"stretch": factor}
+    return _replayed(part, factor, rng)
+
+
+def stretched(history: JobHistory, factor: float) -> JobHistory:
+    """Return the history with all its times multiplied, as if the clock ran at another speed."""
+    facts = history.facts.copy()
+    submit_s = facts["submit_s"] - facts["submit_s"].min()
+    wait_s, run_s = history.wait_s, history.run_s
+    facts["submit_s"] = submit_s * factor
+    facts["limit_s"] = np.maximum(facts["limit_s"] * factor, 1.0)
+    facts["log_limit"] = np.log1p(facts["limit_s"])
+    start_s = facts["submit_s"] + wait_s * factor
+    return replace(history, facts=facts, start_s=start_s, end_s=start_s + run_s * factor)
+
+
+def _replayed(
+    history: JobHistory, factor: float, rng: np.random.Generator
+) -> tuple[JobHistory, dict[str, object]]:
+    size = history.facts["size"]
+    run_s = np.maximum(history.run_s, 1.0)
+    span_s = max(float(np.ptp(history.facts["submit_s"])), 1.0)
+    for _ in range(ATTEMPTS):
+        load = float(rng.uniform(*LOAD))
+        machine = int(np.ceil(max((size * run_s).sum() / span_s / load, np.quantile(size, 0.995), 1.0)))
+        policy = Policy.parse(f"{rng.choice(ORDERS)}+{rng.choice(BACKFILLINGS)}")
+        facts = history.facts.copy()
+        facts["size"] = np.minimum(size, machine)
+        facts["log_size"] = np.log1p(facts["size"])
+        start_s = _starts_s(facts, run_s, machine, policy)
+        start_s = start_s + rng.choice(DISPATCH_S) * rng.exponential(size=len(start_s))
+        if (start_s - facts["submit_s"]).mean() <= LONGEST_MEAN_WAIT_S * factor:
+            break
+    about = {"stretch": factor, "load": load, "policy": str(policy), "machine": float(machine)}
+    return replace(history, facts=facts, start_s=start_s, end_s=start_s + run_s, size=float(machine)), about
+
+
+def _starts_s(facts: np.ndarray, run_s: np.ndarray, machine: int, policy: Policy) -> np.ndarray:
+    def ms(seconds: np.ndarray) -> np.ndarray:
+        return np.maximum(np.round(seconds * 1000), 1).astype(np.int64)
+
+    limit_ms = ms(facts["limit_s"])
+    submit_ms = np.round(facts["submit_s"] * 1000).astype(np.int64)
+    processors = np.ceil(facts["size"]).astype(np.int64)
+    jobs = Jobs(submit_ms, ms(run_s), limit_ms, limit_ms, limit_ms, processors)
+    return np.asarray(schedule(jobs, machine, policy) / 1000.0)

@@ -1,0 +1,169 @@
+"""What happens to jobs, as it changes the view: submitted, started, ended, gone without having run."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from presage.foundation.view._compiling import compiled, inner
+from presage.foundation.view._records import (
+    CLASS_RING,
+    DONE,
+    LEFT,
+    RING,
+    RUNNING,
+    SHORT_RING,
+    STARTED,
+    WAITING,
+    View,
+)
+
+FORGET = 0.9998
+"""What is left, start by start, of the largest share that a user was seen to hold."""
+
+
+@compiled
+def submit(view: View, index: int) -> None:
+    """Put a job into the queue; its estimate is the mean of its user's last two run times."""
+    job = view.jobs[index]
+    job.estimate_s = estimate_s(view, index)
+    job.stands = WAITING
+    cluster = view.cluster[0]
+    job.slot = cluster.waiting
+    view.waiting[cluster.waiting] = index
+    cluster.waiting += 1
+    cluster.jobs = max(cluster.jobs, index + 1)
+    view.users[job.user].last_submit = index
+
+
+@inner
+def estimate_s(view: View, index: int) -> float:
+    """Return the mean of the user's last two run times, cut at the limit; the limit if there is none."""
+    job = view.jobs[index]
+    user = view.users[job.user]
+    guess = job.limit_s
+    seen = min(user.ends, 2)
+    if seen:
+        guess = 0.0
+        for back in range(seen):
+            other = view.jobs[user.finished[(user.ends - 1 - back) % RING]]
+            guess += (other.end_s - other.start_s) / seen
+    return max(min(guess, job.limit_s), 1.0)
+
+
+@compiled
+def start(view: View, index: int, time_s: float) -> None:
+    """Move a waiting job to the running ones, and remember how long it waited."""
+    job = view.jobs[index]
+    if job.stands != WAITING:
+        return
+    cluster = view.cluster[0]
+    _take_out(view.jobs, view.waiting, job.slot, cluster.waiting)
+    cluster.waiting -= 1
+    job.stands = RUNNING
+    job.start_s = max(time_s, job.submit_s)
+    job.log_wait = np.log1p(job.start_s - job.submit_s)
+    job.slot = cluster.running
+    view.running[cluster.running] = index
+    cluster.running += 1
+    _occupy(view, index)
+    _remember_start(view, index)
+
+
+@inner
+def _occupy(view: View, index: int) -> None:
+    job = view.jobs[index]
+    cluster = view.cluster[0]
+    user = view.users[job.user]
+    cluster.used += job.size
+    cluster.used_gpus += job.gpus
+    cluster.peak = max(cluster.peak, cluster.used)
+    if not cluster.size_is_known:
+        cluster.size = max(cluster.size, cluster.used)
+        cluster.gpus = max(cluster.gpus, cluster.used_gpus)
+    user.running_size += job.size
+    user.running_jobs += 1
+    view.queues[job.queue].running_size += job.size
+    cluster.largest_user_size = max(cluster.largest_user_size * FORGET, user.running_size)
+    cluster.most_user_jobs = max(cluster.most_user_jobs * FORGET, user.running_jobs)
+
+
+@inner
+def _remember_start(view: View, index: int) -> None:
+    job = view.jobs[index]
+    cluster = view.cluster[0]
+    user = view.users[job.user]
+    queue = view.queues[job.queue]
+    klass = view.classes[job.klass]
+    wait = job.log_wait
+    place = cluster.starts % STARTED
+    view.started[cluster.starts] = index
+    view.started_state[place] = job.state
+    view.started_keys[place, 0] = job.user
+    view.started_keys[place, 1] = job.queue
+    cluster.starts += 1
+    cluster.mean_wait = wait if cluster.mean_wait < 0 else 0.98 * cluster.mean_wait + 0.02 * wait
+    user.started[user.starts % SHORT_RING] = index
+    user.starts += 1
+    user.last_wait = wait
+    user.mean_wait = wait if user.mean_wait < 0 else 0.7 * user.mean_wait + 0.3 * wait
+    queue.start_s[queue.starts % SHORT_RING] = job.start_s
+    queue.starts += 1
+    queue.last_wait = wait
+    queue.mean_wait = wait if queue.mean_wait < 0 else 0.9 * queue.mean_wait + 0.1 * wait
+    klass.waits[klass.starts % CLASS_RING] = wait
+    klass.starts += 1
+
+
+@compiled
+def end(view: View, index: int, time_s: float, outcome: int) -> None:
+    """Take a running job off the machine, and remember how long it ran and how it ended.
+
+    A job that ends while it waits leaves the queue: how long it would have waited stays unknown.
+    """
+    job = view.jobs[index]
+    cluster = view.cluster[0]
+    if job.stands == WAITING:
+        _take_out(view.jobs, view.waiting, job.slot, cluster.waiting)
+        cluster.waiting -= 1
+        job.stands = LEFT
+        job.end_s = time_s
+        return
+    if job.stands != RUNNING:
+        return
+    _take_out(view.jobs, view.running, job.slot, cluster.running)
+    cluster.running -= 1
+    job.stands = DONE
+    job.end_s = max(time_s, job.start_s)
+    job.outcome = outcome
+    job.log_run = np.log1p(job.end_s - job.start_s)
+    user = view.users[job.user]
+    cluster.used -= job.size
+    cluster.used_gpus -= job.gpus
+    user.running_size -= job.size
+    user.running_jobs -= 1
+    view.queues[job.queue].running_size -= job.size
+    cluster.last_end_s = job.end_s
+    if job.end_s > job.start_s:
+        _remember_end(view, index)
+
+
+@inner
+def _remember_end(view: View, index: int) -> None:
+    job = view.jobs[index]
+    cluster = view.cluster[0]
+    user = view.users[job.user]
+    view.finished[cluster.ends] = index
+    cluster.ends += 1
+    user.finished[user.ends % RING] = index
+    user.ends += 1
+    user.last_end_s = job.end_s
+    failed = 1.0 if job.outcome > 0 else 0.0
+    user.failures = failed if user.failures < 0 else 0.8 * user.failures + 0.2 * failed
+
+
+@inner
+def _take_out(jobs: np.ndarray, members: np.ndarray, slot: int, count: int) -> None:
+    """Fill the place of a member with the last one."""
+    last = members[count - 1]
+    members[slot] = last
+    jobs[last].slot = slot
