@@ -40,6 +40,8 @@ CELLS = (
     Cell("simulate", ("simulate.py",), budget_min=3),
     Cell("placed", ("placed.py",), budget_min=60),
     Cell("slurm", ("slurm.py",), budget_min=5),
+    Cell("load_forecast", ("load_forecast.py",), budget_min=8),
+    Cell("anomalies", ("anomalies.py",), budget_min=5),
 )
 
 

@@ -18,6 +18,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import foundation_tables
 import polars as pl
 import typer
 from pydantic import BaseModel
@@ -410,6 +411,101 @@ def slurm_results() -> str:
     )
 
 
+def load_forecast_results() -> str:
+    """Return the measurements of the benchmark `load_forecast`, or a sentence that there are none."""
+    path = RESULTS / "load_forecast.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    machine = ", ".join(f"{key} {value}" for key, value in result["machine"].items())
+    hours = [f"{hour} h" for hour in result["horizons_h"]]
+    parts = [f"Presage {result['version']}, {result['date']}; {machine}."]
+    for target, title in _LOAD_TARGETS.items():
+        rows = [_load_row(site, target) for site in result["sites"]]
+        parts += [
+            f"Mean absolute error of {title}; in parentheses the lowest of seasonal forecasts, ETS and AR:",
+            _table(("log", "group", "origins", *hours), rows),
+        ]
+    coverage = [
+        (
+            site["site"],
+            *(f"{100 * share:.0f}" for target in _LOAD_TARGETS for share in _load_of(site, target, "coverage")),
+        )
+        for site in result["sites"]
+    ]
+    heads = [f"{target}, {hour}" for target in _LOAD_TARGETS for hour in hours]
+    lost = [row for site in result["sites"] for row in _load_losses(site, result["horizons_h"])]
+    total = 5 * len(_LOAD_TARGETS) * len(hours) * len(result["sites"])
+    return "\n\n".join([
+        *parts,
+        "Share of outcomes inside the 80 % interval, in percent:",
+        _table(("log", *heads), coverage),
+        "Pinball loss of all three quantiles relative to that of AR with intervals from its own recent errors:",
+        _table(("log", *heads), [_load_pinball(site) for site in result["sites"]]),
+        "Waits by size: error of log(1 + wait in s), that of the mean of the last starts, and percent inside:",
+        _table(("log", *_LOAD_WAITS), [_load_waits(site) for site in result["sites"]]),
+        f"Presage is not better in {len(lost)} of {total:,} comparisons, persistence included:",
+        _table(("log", "group", "of what", "ahead", "peer", "Presage", "the peer", "worse by"), lost),
+    ])  # fmt: skip
+
+
+_LOAD_TARGETS = {
+    "utilisation": "the utilisation",
+    "queue": "log(1 + waiting jobs)",
+    "work": "log(1 + 10 waiting hours of the whole machine)",
+}
+_LOAD_WAITS = [
+    f"{size}, {what}" for size in ("small", "medium", "large") for what in ("Presage", "lately", "inside")
+]
+_LOAD_PEERS = ("seasonal-day", "seasonal-week", "ets", "ar")
+
+
+def _load_of(site: dict[str, Any], target: str, what: str, model: str = "presage") -> list[float]:
+    values: list[float] = site["models"][model][target][what]
+    return values
+
+
+def _load_row(site: dict[str, Any], target: str) -> tuple[str, ...]:
+    cells = []
+    for place, ours in enumerate(_load_of(site, target, "mae")):
+        theirs, peer = min((_load_of(site, target, "mae", peer)[place], peer) for peer in _LOAD_PEERS)
+        mark = "**" if ours < theirs else ""
+        cells.append(f"{mark}{ours:.3f}{mark} ({theirs:.3f} {peer})")
+    return (site["site"], site["group"], str(site["tested_origins"]), *cells)
+
+
+def _load_pinball(site: dict[str, Any]) -> tuple[str, ...]:
+    ratios = [
+        ours / theirs if theirs else 1.0
+        for target in _LOAD_TARGETS
+        for ours, theirs in zip(
+            _load_of(site, target, "pinball"), _load_of(site, target, "pinball", "ar"), strict=True
+        )
+    ]
+    return (site["site"], *(f"{ratio:.2f}" for ratio in ratios))
+
+
+def _load_waits(site: dict[str, Any]) -> tuple[str, ...]:
+    cells = []
+    for told in site["waits"].values():
+        if told["jobs"]:
+            cells += [f"{told['mae_log']:.2f}", f"{told['lately_mae_log']:.2f}", f"{100 * told['coverage']:.0f}"]
+        else:
+            cells += ["", "", ""]
+    return (site["site"], *cells)
+
+
+def _load_losses(site: dict[str, Any], horizons: list[int]) -> Iterator[tuple[str, ...]]:
+    for target in _LOAD_TARGETS:
+        for peer in ("persistence", *_LOAD_PEERS):
+            theirs = _load_of(site, target, "mae", peer)
+            for hour, ours, their in zip(horizons, _load_of(site, target, "mae"), theirs, strict=True):
+                if ours >= their:
+                    worse = f"{100 * (ours / their - 1):.1f} %" if their else ""
+                    errors = (f"{ours:.4f}", f"{their:.4f}")
+                    yield (site["site"], site["group"], target, f"{hour} h", peer, *errors, worse)
+
+
 def _slurm_aims(seeds: list[dict[str, Any]]) -> str:
     """Return in how many runs the aims were reached that had been set before any run."""
     runs = [run["policies"]["fcfs+periodic"] for row in seeds for run in row["runs"]]
@@ -472,7 +568,78 @@ def _slurm_total(kind: str, found: dict[str, dict[str, float]]) -> tuple[str, ..
     )
 
 
+def anomaly_results() -> str:
+    """Return the measurements of the benchmark `anomalies`, or a sentence that there are none."""
+    path = RESULTS / "anomalies.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    result = json.loads(path.read_text())
+    chosen, judged = result["tuned_on"], result["judged_on"]
+    tuning = [
+        (
+            f"{row['min_score']:g}" + (" (default)" if row["min_score"] == result["min_score"] else ""),
+            _percent(row["recall"]),
+            f"{row['alarms_per_day']:.2f}",
+            f"{row['alarms_per_day_before']:.2f}",
+        )
+        for row in result["tuning"]
+    ]
+    parts = [
+        f"Presage {result['version']}, {result['date']}.",
+        f"Chosen on {', '.join(chosen['traces'])}, seeds {_listed(chosen['seeds'])}:",
+        _table(("least score", "found, %", "alarms per day", "of these before injecting"), tuning),
+    ]
+    told = {"unseen": "Traces that were not looked at before", "seen": "Traces that were looked at while writing"}
+    for group, words in told.items():
+        names, seeds = ", ".join(judged[group]), _listed(judged["seeds"])
+        rows = [_anomaly_row(row) for row in result["kinds"][group]]
+        parts += [f"{words}: {names}; seeds {seeds}:", _table(_ANOMALY_COLUMNS, rows)]
+    speeds = [
+        (row["trace"], f"{row['jobs']:,}", f"{row['find_s']:.1f}", ", ".join(row["skipped"]) or "none")
+        for row in result["traces"]
+    ]
+    return "\n\n".join(
+        [*parts, "Time for one look at a whole trace:", _table(("trace", "jobs", "s", "not looked for"), speeds)]
+    )
+
+
+_ANOMALY_COLUMNS = (
+    "kind", "by", "injected", "found, %", "alarms per day", "true among new alarms, %", "among all, %",
+)  # fmt: skip
+
+
+def _anomaly_row(row: dict[str, Any]) -> tuple[str, ...]:
+    found = f"{_percent(row['recall'])} ({_percent(row['recall_as_any'])})"
+    tool = "Presage" if row["tool"] == "presage" else "simple rule"
+    shares = (_percent(row["precision_of_new"]), _percent(row["precision"]))
+    return (f"`{row['kind']}`", tool, f"{row['injected']:,}", found, f"{row['alarms_per_day']:.3f}", *shares)
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.0f}"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+def foundation_results(part: str) -> str:
+    """Return the measurements of the benchmark `foundation`: of waits, of runs, of failures, or what is lost."""
+    if part in ("wait", "run"):
+        rules = ("state-knn", "similar") if part == "wait" else ("last-two", "similar")
+        tables = foundation_tables.task_tables(part, rules)
+        parts = [f"**{title}**\n\n{_table(head, rows)}" for title, head, rows in tables]
+        return "\n\n".join(parts) or foundation_tables.NONE
+    if part == "failures":
+        columns = ("user-ema", "boosting, zero-shot", "boosting, in-site")
+        head = ("site", "**AUROC, model**", *columns, "**AUPRC, model**", *columns)
+        return _table(head, foundation_tables.failure_rows())
+    return _table(("site", "task", "better", "its log MAE", "the model's"), foundation_tables.losses())
+
+
 PARTS: dict[str, Callable[..., str]] = {
+    "foundation": foundation_results,
+    "anomalies": anomaly_results,
     "api": api,
     "backfillings": backfillings,
     "command": command,
@@ -482,6 +649,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "figures": figures,
     "formats": formats,
     "knowledge": knowledge,
+    "load-forecast": load_forecast_results,
     "models": models,
     "orders": orders,
     "cluster-orders": cluster_orders,

@@ -3,8 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("numba")
-
 from presage.foundation.view.examples import Examples, Questions, at_submits, examples_of, in_between
 from presage.foundation.view.jobs import JobHistory, history_of
 from presage.simulator import simulate

@@ -1,9 +1,9 @@
 """Intervals that keep their word: the outcomes of earlier forecasts widen or narrow the next ones.
 
 Each end of the interval follows its own misses: after a miss it moves out by a step, after every hit it moves back
-by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. A job that
-still waits when its upper end has passed is a miss at that moment, long before it starts: otherwise the longest
-waits, which become known last, would be the last to be learnt from.
+by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. What a job
+says about an end is known as soon as it has waited that long, or starts before: otherwise the longest waits, which
+become known last, would be the last to be learnt from.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BEYOND = 0.1
 """The share of outcomes that may lie beyond each end."""
 STEP = 0.05
+NEAREST, FURTHEST = -0.9, 10.0
+"""How far an end is moved in and out at most, in units of its distance from the median."""
 LONGEST = 30.0
 """Log seconds; longer than any log."""
 NARROWEST = 0.1
@@ -35,7 +37,8 @@ class IntervalTracker:
     low: float = 0.0
     high: float = 0.0
     step: float = STEP
-    resolved: int = 0
+    resolved_low: int = 0
+    resolved_high: int = 0
     missed_low: int = 0
     missed_high: int = 0
 
@@ -45,18 +48,24 @@ class IntervalTracker:
         moved_high = high + self.high * max(high - median, NARROWEST)
         return max(min(moved_low, median), 0.0), max(moved_high, median)
 
-    def learn(self, *, below: bool, above: bool) -> None:
-        """Take in how one forecast fared."""
-        self.low += self.step * (below - BEYOND)
-        self.high += self.step * (above - BEYOND)
-        self.resolved += 1
-        self.missed_low += below
-        self.missed_high += above
+    def learn_low(self, *, missed: bool) -> None:
+        """Take in whether an outcome lay below its lower end."""
+        self.low = min(max(self.low + self.step * (missed - BEYOND), NEAREST), FURTHEST)
+        self.resolved_low += 1
+        self.missed_low += missed
+
+    def learn_high(self, *, missed: bool) -> None:
+        """Take in whether an outcome lay above its upper end."""
+        self.high = min(max(self.high + self.step * (missed - BEYOND), NEAREST), FURTHEST)
+        self.resolved_high += 1
+        self.missed_high += missed
 
     @property
     def coverage(self) -> float | None:
-        """The share of resolved forecasts whose outcome lay inside; None before the first."""
-        return 1 - (self.missed_low + self.missed_high) / self.resolved if self.resolved else None
+        """The share of forecasts so far whose outcome lay inside; None before the first."""
+        if not self.resolved_low or not self.resolved_high:
+            return None
+        return 1 - self.missed_low / self.resolved_low - self.missed_high / self.resolved_high
 
 
 def track(
@@ -77,23 +86,40 @@ def track(
     """
     tracker = tracker or IntervalTracker()
     adjusted = quantiles.copy()
-    pending: list[tuple[float, int, bool]] = []  # when it is resolved, which, whether by passing its upper end
-
-    def resolve(now_s: float) -> None:
-        while pending and pending[0][0] < now_s:
-            _, done, too_long = heapq.heappop(pending)
-            is_below = not too_long and bool(outcomes_s[done] < np.floor(np.expm1(adjusted[done, 0])))
-            tracker.learn(below=is_below, above=too_long)
-
+    lows: list[tuple[float, bool]] = []
+    highs: list[tuple[float, bool]] = []
     for row, now_s in enumerate(asked_s):
-        resolve(now_s)
+        _resolve(tracker, lows, highs, now_s)
         low, high = tracker.adjust(*quantiles[row])
         adjusted[row, 0], adjusted[row, 2] = low, high
-        longest_s = float(np.ceil(np.expm1(min(high, LONGEST))))
-        too_long = bool(outcomes_s[row] > longest_s)
-        if too_long or not is_censored[row]:
-            resolved_s = float(since_s[row] + min(outcomes_s[row], longest_s))
-            heapq.heappush(pending, (resolved_s, row, too_long))
+        # Seconds are counted whole, as logs do.
+        low_s, high_s = np.floor(np.expm1(low)), np.ceil(np.expm1(min(high, LONGEST)))
+        _expect(lows, since_s[row], outcomes_s[row], float(low_s), is_censored=bool(is_censored[row]))
+        _expect(
+            highs, since_s[row], outcomes_s[row], float(high_s), is_censored=bool(is_censored[row]), upper=True
+        )
     if until_s is not None:
-        resolve(until_s)
+        _resolve(tracker, lows, highs, until_s)
     return adjusted, tracker
+
+
+def _expect(
+    pending: list[tuple[float, bool]], since_s: float, outcome_s: float, end_s: float, *, is_censored: bool,
+    upper: bool = False,
+) -> None:  # fmt: skip
+    """Note when it will be known on which side of an end an outcome lies, and whether that is a miss.
+
+    Known it is as soon as the duration passes the end, or is over before; never if it is lost sight of before.
+    """
+    passes = outcome_s > end_s if upper else outcome_s >= end_s
+    if passes or not is_censored:
+        heapq.heappush(pending, (since_s + min(outcome_s, end_s), passes if upper else not passes))
+
+
+def _resolve(
+    tracker: IntervalTracker, lows: list[tuple[float, bool]], highs: list[tuple[float, bool]], now_s: float
+) -> None:
+    while lows and lows[0][0] < now_s:
+        tracker.learn_low(missed=heapq.heappop(lows)[1])
+    while highs and highs[0][0] < now_s:
+        tracker.learn_high(missed=heapq.heappop(highs)[1])

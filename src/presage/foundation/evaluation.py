@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TRAIN, VALIDATE = 0.7, 0.8
-"""By submit: up to the first share jobs are for training, up to the second for validation; the rest is the test."""
+"""By submit: jobs up to the first share are to train on, up to the second to validate; the rest are the test."""
 SHORTEST_S = 60.0
 """Waits below a minute count as one when factors are compared."""
 

@@ -109,7 +109,8 @@ class Forward:
 
 def _gelu(values: Floats) -> Floats:
     """Return the Gaussian error unit in the form with the hyperbolic tangent."""
-    return np.float32(0.5) * values * (1 + np.tanh(_SLOPE * (values + _CUBIC * values * values * values)))
+    slope = np.tanh(_SLOPE * (values + _CUBIC * values * values * values))
+    return np.asarray(np.float32(0.5) * values * (1 + slope), np.float32)
 
 
 def _softmax(values: Floats) -> Floats:

@@ -22,8 +22,8 @@ KEYS = ("like", *_NUMBERS, "limit", "memory", *_TEXTS)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNKNOWN_LATER = (
     "start_ms", "end_ms", "eligible_ms", "wait_s", "run_s", "suspended_s", "cpus_alloc", "nodes_alloc",
-    "gpus_alloc", "gpu_type", "mem_alloc_bytes", "node_list", "cpu_used_s", "mem_used_bytes", "gpu_used_s", "status",
-    "exit_code", "signal", "restarts",
+    "gpus_alloc", "gpu_type", "mem_alloc_bytes", "node_list", "cpu_used_s", "mem_used_bytes", "gpu_used_s",
+    "status", "exit_code", "signal", "restarts",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ CHECKPOINT_STEPS = 100
 class Recipe:
     """How a network is trained."""
 
-    steps: int = 3000
+    steps: int = 1500
     batch: int = 256
     rate: float = 2e-3
     """The highest learning rate; it rises over `warm_up` steps and then falls along a cosine."""

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class Plan:
     """Everything that decides what comes out of a pre-training, besides the logs."""
 
-    wait: Recipe = field(default_factory=lambda: Recipe(steps=6000, blind=0.5))
-    run: Recipe = field(default_factory=lambda: Recipe(steps=6000, blind=0.3))
+    wait: Recipe = field(default_factory=Recipe)
+    run: Recipe = field(default_factory=lambda: Recipe(stretch=1.5))
     jobs: int = 50_000
     """Jobs of each log that are asked about, from its end backwards."""
     later: float = 0.3

@@ -91,4 +91,5 @@ def _starts_s(facts: np.ndarray, run_s: np.ndarray, machine: int, policy: Policy
     submit_ms = np.round(facts["submit_s"] * 1000).astype(np.int64)
     processors = np.ceil(facts["size"]).astype(np.int64)
     jobs = Jobs(submit_ms, ms(run_s), limit_ms, limit_ms, limit_ms, processors)
-    return np.asarray(schedule(jobs, machine, policy) / 1000.0)
+    # The simulator counts whole milliseconds: rounding must not start a job before its submit.
+    return np.maximum(schedule(jobs, machine, policy) / 1000.0, facts["submit_s"])

@@ -331,7 +331,7 @@ def _write_runs(x: np.ndarray, view: View, index: int, time_s: float, context: n
     far_others = np.empty(OTHERS)
     others = np.empty(OTHERS, np.int64)
     found_others = find_others(view, index, far_others, others)
-    fill_run_context(view, index, similar, found, others, found_others, context)
+    fill_run_context(view, index, time_s, similar, found, others, found_others, context)
     seen = user.ends
     at = AT_RUNS
     x[at] = view.jobs[user.finished[(seen - 1) % RING]].log_run if seen >= 1 else -1.0

@@ -123,7 +123,14 @@ def find_others(view: View, index: int, far: np.ndarray, who: np.ndarray) -> int
 
 @inner
 def fill_run_context(
-    view: View, index: int, similar: np.ndarray, found: int, others: np.ndarray, found_others: int, out: np.ndarray
+    view: View,
+    index: int,
+    time_s: float,
+    similar: np.ndarray,
+    found: int,
+    others: np.ndarray,
+    found_others: int,
+    out: np.ndarray,
 ) -> None:
     """Write which jobs go into the context of a run time; -1 where there are fewer."""
     out[:] = -1
@@ -143,7 +150,11 @@ def fill_run_context(
     for k in range(0, running, stride_for(running)):
         other = view.running[k]
         if view.jobs[other].user == me.user and other != index:
-            count = insert(_request_distance(view, index, other, 0.6, 0.8), other, scores, items, count)
+            # Those that run for long first: the short ones of the same kind are among the finished already.
+            score = _request_distance(view, index, other, 0.6, 0.8) - 0.05 * np.log1p(
+                time_s - view.jobs[other].start_s
+            )
+            count = insert(score, other, scores, items, count)
     out[at : at + count] = items[:count]
 
 

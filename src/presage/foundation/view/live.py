@@ -65,6 +65,11 @@ class LiveCluster:
         return len(self._rows)
 
     @property
+    def now_s(self) -> float:
+        """The time of the latest event or question, in seconds of the epoch."""
+        return self._now_s + (self._origin_s or 0.0)
+
+    @property
     def waiting(self) -> int:
         """How many jobs wait."""
         return int(self._view.cluster[0]["waiting"])

@@ -64,8 +64,8 @@ GROUPS = (
 )  # fmt: skip
 QUERY = tuple(name for group in GROUPS for name in group)
 DURATIONS = (
-    "limit", "area_share", "age", "elapsed", "waiting_area", "waiting_estimated", "oldest", "mean_age", "queue_area",
-    "queue_oldest", "user_area", "user_oldest", "user_newest", "smaller_area", "remaining_by_limit",
+    "limit", "area_share", "age", "elapsed", "waiting_area", "waiting_estimated", "oldest", "mean_age",
+    "queue_area", "queue_oldest", "user_area", "user_oldest", "user_newest", "smaller_area", "remaining_by_limit",
     "remaining_by_estimate", "elapsed_area", "fit_by_limit", "fit_by_estimate", "since_start", "since_end",
     "started_area", "user_drain", "queue_drain", "cluster_drain", "identical_since", "identical_wait",
     "previous_since", "previous_wait", *WAITS, *RUNS, "since_user_end", "since_user_submit", *ANCHORS,
@@ -92,7 +92,7 @@ HABIT_STATE = (
 # Earlier jobs shown to the model, by why they are shown.
 NEIGHBOURS, OF_USER, RECENT, STILL_WAITING = 24, 12, 12, 8
 WAIT_CONTEXT = NEIGHBOURS + OF_USER + RECENT + STILL_WAITING
-SIMILAR, LATEST, OTHERS, STILL_RUNNING = 20, 8, 12, 4
+SIMILAR, LATEST, OTHERS, STILL_RUNNING = 20, 8, 12, 12
 RUN_CONTEXT = SIMILAR + LATEST + OTHERS + STILL_RUNNING
 
 TOKEN_VALUES = (

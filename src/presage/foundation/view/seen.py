@@ -60,7 +60,12 @@ class Seen:
         anchor = _stretched(self.anchor, factors)
         tokens[:, :, 0] = (outcomes - anchor[:, None]) / 2
         return replace(
-            self, x=x, anchor=anchor, tokens=tokens, outcomes=outcomes, age_s=self.age_s * factors.astype(np.float64)
+            self,
+            x=x,
+            anchor=anchor,
+            tokens=tokens,
+            outcomes=outcomes,
+            age_s=self.age_s * factors.astype(np.float64),
         )
 
     def with_x(self, x: Floats) -> Seen:

@@ -1,0 +1,133 @@
+"""Tables about the model's forecasts, made from the cells that `benchmarks/foundation.py` keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "foundation"
+GROUPS = {
+    "Main sites, each held out alone (the recipe was chosen with these held out together)": (
+        "KTH", "Curie", "BLUE", "HPC2N", "RICC",
+    ),
+    "Fresh sites, held out together, scored after the recipe was fixed": (
+        "CTC", "SDSC-SP2", "Intrepid", "COARE", "Ross",
+    ),
+    "The others, held out together": ("CM5", "LPC", "MetaCentrum", "OSC", "SDSC-Par"),
+}  # fmt: skip
+ALONE = GROUPS[next(iter(GROUPS))]
+NONE = "No measurement is stored here yet. `make prove` makes one."
+
+
+def fold_of(site: str) -> str:
+    """Return the fold in which a site is held out."""
+    if site in ALONE:
+        return site
+    return "fresh" if site in list(GROUPS.values())[1] else "rest"
+
+
+def cell(name: str) -> dict[str, Any]:
+    """Return one cell; empty if it was not made."""
+    path = CELLS / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def seeds(site: str, task: str, *keys: str) -> list[float]:
+    """Return one figure of the model for every seed that was run."""
+    found = []
+    for path in sorted(CELLS.glob(f"zero-shot/{fold_of(site)}/{task}-*.json")):
+        value: Any = json.loads(path.read_text())["sites"][site]
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            found.append(float(value))
+    return found
+
+
+def told(values: list[float], digits: int = 3) -> str:
+    """Return a mean with its spread over seeds, if there are several."""
+    if not values:
+        return "–"
+    spread = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{spread}"
+
+
+def one(value: float | None, digits: int = 3) -> str:
+    """Return a single figure."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def task_tables(task: str, rules: tuple[str, ...]) -> list[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Return title, head and rows of one table for each group of sites."""
+    head = (
+        "site", *rules, "boosting, zero-shot", "**model, zero-shot**", "boosting, in-site", "refitted",
+        "model, fine-tuned", "80 % interval holds", "before recalibration", "seeds",
+    )  # fmt: skip
+    tables = []
+    for title, sites in GROUPS.items():
+        rows = [row for site in sites if (row := _row(site, task, rules))]
+        if rows:
+            tables.append((title, head, rows))
+    return tables
+
+
+def _row(site: str, task: str, rules: tuple[str, ...]) -> tuple[str, ...] | None:
+    zero_shot = seeds(site, task, "recalibrated", "log_mae")
+    if not zero_shot:
+        return None
+    own = cell(f"in-site/{site}/{task}")
+    boosted = cell(f"boosting/{fold_of(site)}/{task}").get("sites", {}).get(site, {})
+    return (
+        site,
+        *(one(own.get(rule, {}).get("log_mae")) for rule in rules),
+        one(boosted.get("log_mae")),
+        f"**{told(zero_shot)}**",
+        one(own.get("boosting", {}).get("log_mae")),
+        one(own.get("boosting-refit", {}).get("log_mae")),
+        told(seeds(site, task, "finetuned", "log_mae")),
+        told(seeds(site, task, "recalibrated", "coverage_80")),
+        told(seeds(site, task, "plain", "coverage_80")),
+        str(len(zero_shot)),
+    )
+
+
+def failure_rows() -> list[tuple[str, ...]]:
+    """Return how well failures are foretold, for sites that have any."""
+    rows = []
+    for sites in GROUPS.values():
+        for site in sites:
+            roc, precision = (seeds(site, "run", name) for name in ("failure_auroc", "failure_auprc"))
+            own = cell(f"in-site/{site}/run")
+            boosted = cell(f"boosting/{fold_of(site)}/run").get("sites", {}).get(site, {})
+            others = (own.get("user-ema", {}), boosted, own.get("boosting", {}))
+            if roc:
+                rows.append(
+                    (
+                        site, told(roc), *(one(each.get("failure_auroc")) for each in others),
+                        told(precision), *(one(each.get("failure_auprc")) for each in others),
+                    )
+                )  # fmt: skip
+    return rows
+
+
+def losses() -> list[tuple[str, ...]]:
+    """Return every site and task on which some other forecaster has the smaller error."""
+    rows = []
+    for task in ("wait", "run"):
+        for sites in GROUPS.values():
+            for site in sites:
+                ours = seeds(site, task, "recalibrated", "log_mae")
+                for name, error in _rivals(site, task):
+                    if ours and error is not None and error < mean(ours):
+                        rows.append((site, task, name, one(error), told(ours)))
+    return rows
+
+
+def _rivals(site: str, task: str) -> list[tuple[str, float | None]]:
+    boosted = cell(f"boosting/{fold_of(site)}/{task}").get("sites", {}).get(site, {})
+    own = cell(f"in-site/{site}/{task}")
+    names = ("state-knn", "similar", "last-two", "boosting", "boosting-refit")
+    found = [(f"{name} (in-site)", own.get(name, {}).get("log_mae")) for name in names]
+    return [("boosting, zero-shot", boosted.get("log_mae")), *found]

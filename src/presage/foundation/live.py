@@ -1,0 +1,104 @@
+"""Forecasts for a cluster that is watched: events come in as they happen, questions are answered in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from presage.foundation.calibration import IntervalTracker
+from presage.foundation.forecasting import LEVELS, JobForecast, Spread
+from presage.foundation.mixture import log_quantiles
+from presage.foundation.view.jobs import OUTCOMES
+from presage.foundation.view.live import JobRequest, LiveCluster
+from presage.foundation.view.tasks import Task
+
+if TYPE_CHECKING:
+    from presage.foundation.model import Model
+    from presage.traces.schema import Outcome
+
+__all__ = ["JobRequest", "LiveForecaster"]
+
+
+class LiveForecaster:
+    """A model beside a cluster: tell it what happens, ask it about jobs.
+
+    An event costs microseconds, a forecast about a millisecond. Intervals are recalibrated by the jobs that were
+    forecast when they were submitted (`submit` does that): each start and end teaches the next forecasts.
+    Times are seconds of the epoch.
+    """
+
+    def __init__(self, model: Model, *, processors: float | None = None, gpus: float | None = None) -> None:
+        self.model = model
+        self.cluster = LiveCluster(processors=processors, gpus=gpus)
+        self.trackers = {task: IntervalTracker() for task in Task}
+        self._pending: dict[Task, dict[str, tuple[float, float]]] = {task: {} for task in Task}
+        self._began_s: dict[str, float] = {}
+        self._threads = ThreadpoolController()
+
+    def submit(self, request: JobRequest, time_s: float, *, forecast: bool = True) -> JobForecast | None:
+        """Put a job into the queue; returns its forecast, if one is wanted. Raises UsageError for a known id."""
+        made = self.forecast(request, time_s) if forecast else None
+        self.cluster.submit(request, time_s)
+        self._began_s[request.job_id] = time_s
+        if made is not None:
+            for task, spread in ((Task.WAIT, made.wait_s), (Task.RUN, made.run_s)):
+                if spread is not None:
+                    self._pending[task][request.job_id] = (spread.p10, spread.p90)
+        return made
+
+    def start(self, job_id: str, time_s: float) -> None:
+        """Tell that a waiting job starts. Raises UsageError for an unknown job."""
+        self.cluster.start(job_id, time_s)
+        self._learn(Task.WAIT, job_id, time_s)
+        self._began_s[job_id] = time_s
+
+    def end(self, job_id: str, time_s: float, outcome: Outcome | None = None) -> None:
+        """Tell that a job ends, or leaves the queue without having run. Raises UsageError for an unknown job."""
+        had_started = job_id not in self._pending[Task.WAIT]
+        self.cluster.end(job_id, time_s, outcome)
+        if had_started:
+            self._learn(Task.RUN, job_id, time_s)
+        for pending in self._pending.values():
+            pending.pop(job_id, None)
+        self._began_s.pop(job_id, None)
+
+    def forecast(self, about: JobRequest | str, time_s: float | None = None) -> JobForecast:
+        """Forecast a known job as it stands now, or one that might be submitted now.
+
+        Raises UsageError for an unknown job and for one that has ended.
+        """
+        seen = self.cluster.see(about, time_s)
+        spreads: dict[Task, Spread] = {}
+        chances = None
+        with self._threads.limit(limits=1, user_api="blas"):
+            for task, one in seen.items():
+                curves, ends = self.model.towers[task].answer(one)
+                low, median, high = log_quantiles(curves, LEVELS)[0]
+                low, high = self.trackers[task].adjust(low, median, high)
+                spreads[task] = Spread(*(float(np.expm1(each)) for each in (low, median, high)))
+                chances = ends if ends is not None else chances
+        job_id = about if isinstance(about, str) else about.job_id
+        runs = Task.WAIT not in seen
+        waited_s = 0.0 if runs else float(seen[Task.WAIT].age_s[0])
+        return JobForecast(
+            job_id=job_id,
+            stands="running" if runs else ("pending" if isinstance(about, str) else "new"),
+            asked_ms=round(self.cluster.now_s * 1000),
+            wait_s=spreads.get(Task.WAIT),
+            run_s=spreads[Task.RUN],
+            outcome={} if chances is None else dict(zip(OUTCOMES, map(float, chances[0]), strict=True)),
+            waited_s=waited_s,
+            ran_s=float(seen[Task.RUN].age_s[0]),
+        )
+
+    def _learn(self, task: Task, job_id: str, time_s: float) -> None:
+        """Take in how long a job that was forecast has waited or run."""
+        interval = self._pending[task].pop(job_id, None)
+        began_s = self._began_s.get(job_id)
+        if interval is None or began_s is None:
+            return
+        took_s = time_s - began_s
+        self.trackers[task].learn_low(missed=bool(took_s < np.floor(interval[0])))
+        self.trackers[task].learn_high(missed=bool(took_s > np.ceil(interval[1])))
