@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,8 @@ app = typer.Typer(
 )
 
 ModelFile = Annotated[
-    str | None, typer.Option("--model", "-m", help="A model that finetune or pretrain wrote. [the one shipped]")
+    str | None,
+    typer.Option("--model", "-m", help="A model file, or a folder that update keeps. [the one shipped]"),
 ]
 _ROWS_SHOWN = 40
 
@@ -175,6 +177,58 @@ def finetune(
 
 
 @app.command()
+def update(
+    files: Files,
+    store: Annotated[str, typer.Option("--store", metavar="DIR", help="The folder of this cluster's models.")],
+    steps: Annotated[int, typer.Option("--steps", min=3, help="Steps of training for each network.")] = 300,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the training.")] = 0,
+    processors: Processors = None,
+    format: Format = None,  # noqa: A002
+    time_zone: TimeZone = None,
+    json: Json = False,
+) -> None:
+    """Fine-tune the model in use once more, and replace it only if the new one is better. Needs torch.
+
+    Meant to be called with the latest log every night or week. Old and new are compared on the latest jobs, which
+    neither has learnt from; the folder keeps what was tried and measured, drift and coverage included.
+
+    Example: presage model update jobs.txt --store models && presage model forecast jobs.txt --model models
+    """
+    from presage.foundation.requirements import require_numba, require_torch
+    from presage.foundation.store import ModelStore
+
+    require_numba()
+    require_torch()
+    from presage.foundation.training.updating import update as update_store
+
+    trace = _read(files, format, time_zone, processors)
+    with progress("fine-tuning", 1.0) as advance:
+        attempt = update_store(trace, ModelStore(store), steps=steps, seed=seed, on_progress=advance)
+    if json:
+        emit_json(asdict(attempt))
+    else:
+        tell(f"{attempt.version} {'takes over' if attempt.took_over else 'is left aside'}: {attempt.reason}")
+
+
+@app.command()
+def rollback(
+    store: Annotated[str, typer.Argument(metavar="DIR", help="The folder of this cluster's models.")],
+    json: Json = False,
+) -> None:
+    """Go back to the model that was in use before the present one.
+
+    Example: presage model rollback models
+    """
+    from presage.foundation.store import ModelStore
+
+    version = ModelStore(store).roll_back()
+    if json:
+        emit_json({"current": version})
+    else:
+        tell(f"In use is {version} again")
+
+
+@app.command()
 def pretrain(
     files: Files,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where the model is written.")],
@@ -254,8 +308,11 @@ def _told() -> Iterator[Callable[[str, float], None]]:
 def _load(path: str | None) -> Model:
     from presage.foundation.model import Model
     from presage.foundation.requirements import require_numba
+    from presage.foundation.store import ModelStore
 
     require_numba()
+    if path is not None and Path(path).is_dir():
+        return ModelStore(path).current()
     return Model.load(path)
 
 

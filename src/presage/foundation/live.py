@@ -16,6 +16,7 @@ from presage.foundation.view.tasks import Task
 
 if TYPE_CHECKING:
     from presage.foundation.model import Model
+    from presage.foundation.view.seen import Seen
     from presage.traces.schema import Outcome
 
 __all__ = ["JobRequest", "LiveForecaster"]
@@ -39,13 +40,14 @@ class LiveForecaster:
 
     def submit(self, request: JobRequest, time_s: float, *, forecast: bool = True) -> JobForecast | None:
         """Put a job into the queue; returns its forecast, if one is wanted. Raises UsageError for a known id."""
-        made = self.forecast(request, time_s) if forecast else None
-        self.cluster.submit(request, time_s)
+        seen = self.cluster.submit(request, time_s)
         self._began_s[request.job_id] = time_s
-        if made is not None:
-            for task, spread in ((Task.WAIT, made.wait_s), (Task.RUN, made.run_s)):
-                if spread is not None:
-                    self._pending[task][request.job_id] = (spread.p10, spread.p90)
+        if not forecast:
+            return None
+        made = self._answer(request.job_id, "new", seen)
+        for task, spread in ((Task.WAIT, made.wait_s), (Task.RUN, made.run_s)):
+            if spread is not None:
+                self._pending[task][request.job_id] = (spread.p10, spread.p90)
         return made
 
     def start(self, job_id: str, time_s: float) -> None:
@@ -70,6 +72,11 @@ class LiveForecaster:
         Raises UsageError for an unknown job and for one that has ended.
         """
         seen = self.cluster.see(about, time_s)
+        if not isinstance(about, str):
+            return self._answer(about.job_id, "new", seen)
+        return self._answer(about, "pending" if Task.WAIT in seen else "running", seen)
+
+    def _answer(self, job_id: str, stands: str, seen: dict[Task, Seen]) -> JobForecast:
         spreads: dict[Task, Spread] = {}
         chances = None
         with self._threads.limit(limits=1, user_api="blas"):
@@ -79,17 +86,14 @@ class LiveForecaster:
                 low, high = self.trackers[task].adjust(low, median, high)
                 spreads[task] = Spread(*(float(np.expm1(each)) for each in (low, median, high)))
                 chances = ends if ends is not None else chances
-        job_id = about if isinstance(about, str) else about.job_id
-        runs = Task.WAIT not in seen
-        waited_s = 0.0 if runs else float(seen[Task.WAIT].age_s[0])
         return JobForecast(
             job_id=job_id,
-            stands="running" if runs else ("pending" if isinstance(about, str) else "new"),
+            stands=stands,
             asked_ms=round(self.cluster.now_s * 1000),
             wait_s=spreads.get(Task.WAIT),
             run_s=spreads[Task.RUN],
             outcome={} if chances is None else dict(zip(OUTCOMES, map(float, chances[0]), strict=True)),
-            waited_s=waited_s,
+            waited_s=float(seen[Task.WAIT].age_s[0]) if Task.WAIT in seen else 0.0,
             ran_s=float(seen[Task.RUN].age_s[0]),
         )
 

@@ -197,7 +197,8 @@ def test_two_processes_train_one_model(busy_trace: Trace, tmp_path: Path) -> Non
     out = tmp_path / "model.safetensors"
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "presage",
-        "model", "pretrain", *logs, "--out", str(out), "--steps", "4", "--variants", "0", "--name", "pair", "--json",
+        "model", "pretrain", *logs, "--out", str(out), "--steps", "4", "--variants", "0", "--name", "pair",
+        "--json",
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"}

@@ -79,16 +79,21 @@ class LiveCluster:
         """How many jobs run."""
         return int(self._view.cluster[0]["running"])
 
-    def submit(self, request: JobRequest, time_s: float) -> None:
-        """Put a job into the queue. Raises UsageError if there is a job of that id already."""
+    def submit(self, request: JobRequest, time_s: float) -> dict[Task, Seen]:
+        """Put a job into the queue, and return what the model sees of it at that moment.
+
+        Raises UsageError if there is a job of that id already.
+        """
         if request.job_id in self._rows:
             raise UsageError(f"The job {request.job_id!r} was submitted before", expected="a new id")
         now_s = self._advance(time_s)
         row = self._write(request, now_s)
         self._ask(row, now_s)
+        seen = {task: self._seen(row, now_s, AHEAD, task) for task in Task}
         remember_submit(self._view, self._x[0])
         _events.submit(self._view, row)
         self._rows[request.job_id] = row
+        return seen
 
     def start(self, job_id: str, time_s: float) -> None:
         """Tell that a waiting job starts; of others nothing changes. Raises UsageError for an unknown job."""

@@ -68,6 +68,12 @@ class Seen:
             age_s=self.age_s * factors.astype(np.float64),
         )
 
+    def twice(self, x: Floats) -> Seen:
+        """Return the questions one after another twice, with numbers (2 B, numbers) of their own."""
+        fields = (self.anchor, self.tokens, self.present, self.outcomes, self.ends, self.age_s)
+        anchor, tokens, present, outcomes, ends, age_s = (np.concatenate([each, each]) for each in fields)
+        return Seen(self.task, x, anchor, tokens, present, outcomes, ends, age_s)
+
     def with_x(self, x: Floats) -> Seen:
         """Return the same with other numbers."""
         return replace(self, x=x)
