@@ -33,6 +33,7 @@ from presage.foundation.baselines import BASELINES, ForecastsFailures
 from presage.foundation.baselines.boosting import Boosting
 from presage.foundation.evaluating import answer_test, failure_scores
 from presage.foundation.evaluation import Split, score, split_of
+from presage.foundation.model import Model
 from presage.foundation.training.corpus import Corpus, Source
 from presage.foundation.training.finetuning import finetune_tower
 from presage.foundation.training.loop import train
@@ -164,7 +165,14 @@ def zero_shot(fold: str, task: Task, seed: int, steps: int) -> dict[str, Any]:
 
 
 def pretrained(fold: str, task: Task, seed: int, steps: int) -> tuple[Tower, float]:
-    """Return a network that has seen all sites but those of the fold, and the CPU seconds it took."""
+    """Return a network that has seen all sites but those of the fold, and the CPU seconds it took.
+
+    It is kept in the working folder, so that it can be measured again without being trained again.
+    """
+    path = WORK / f"{fold}-{task}-{seed}-{steps}.safetensors"
+    if path.exists():
+        held = Model.load(path)
+        return held.towers[task], float(held.about["cpu_s"])
     recipe = Plan.of(steps=steps, seed=seed).recipe(task)
     corpus = Corpus([Source(examples(site), task) for site in trained_on(fold)])
     scaling = corpus.scaling(np.random.default_rng(seed))
@@ -172,7 +180,10 @@ def pretrained(fold: str, task: Task, seed: int, steps: int) -> tuple[Tower, flo
     network = Network(shape_for(task))
     begin = time.process_time()
     train(network, corpus, scaling, recipe, seed=seed)
-    return tower_of(network, task, scaling), time.process_time() - begin
+    cpu_s = time.process_time() - begin
+    tower = tower_of(network, task, scaling)
+    Model({task: tower}, {"cpu_s": cpu_s}).save(path)
+    return tower, cpu_s
 
 
 def finetuned(tower: Tower, site: str, part: Split, seed: int) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 Prints one JSON object. Two measurements:
 
 - `replay`: a log (KTH-SP2 where the folder of real traces is there, else a generated one) goes through the live
-  forecaster event by event; every job is forecast as it is submitted. `jobs_per_s` counts all events of a job and its
-  forecast; latencies are of single forecasts after a warm-up.
+  forecaster event by event; every job is forecast as it is submitted. `jobs_per_s` counts all events of a job and
+  its forecast; latencies are of single forecasts after a warm-up.
 - `large`: a cluster of 100,000 nodes with 50,000 running and 20,000 waiting jobs.
 
     python benchmarks/foundation_speed.py [--jobs 3000] [--out FILE]

@@ -1,7 +1,8 @@
 """Intervals that keep their word: the outcomes of earlier forecasts widen or narrow the next ones.
 
 Each end of the interval follows its own misses: after a miss it moves out by a step, after every hit it moves back
-by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. What a job
+by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. After a time
+with too many misses it moves back more slowly, until the share of all forecasts that held is right again. What a job
 says about an end is known as soon as it has waited that long, or starts before: otherwise the longest waits, which
 become known last, would be the last to be learnt from.
 """
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
 BEYOND = 0.1
 """The share of outcomes that may lie beyond each end."""
-STEP = 0.05
+STEP = 0.02
 NEAREST, FURTHEST = -0.9, 10.0
 """How far an end is moved in and out at most, in units of its distance from the median."""
 LONGEST = 30.0
 """Log seconds; longer than any log."""
+SURE, REPAY = 500, 20.0
+"""After SURE forecasts their coverage counts half; each point that it is off then changes the aim by a tenth."""
 NARROWEST = 0.1
 """Ends are moved in units of their distance from the median, but of no less than this (log seconds)."""
 
@@ -50,15 +53,29 @@ class IntervalTracker:
 
     def learn_low(self, *, missed: bool) -> None:
         """Take in whether an outcome lay below its lower end."""
-        self.low = min(max(self.low + self.step * (missed - BEYOND), NEAREST), FURTHEST)
+        self.low = _bounded(self.low + self.step * (missed - self._allowed()))
         self.resolved_low += 1
         self.missed_low += missed
 
     def learn_high(self, *, missed: bool) -> None:
         """Take in whether an outcome lay above its upper end."""
-        self.high = min(max(self.high + self.step * (missed - BEYOND), NEAREST), FURTHEST)
+        self.high = _bounded(self.high + self.step * (missed - self._allowed()))
         self.resolved_high += 1
         self.missed_high += missed
+
+    def _allowed(self) -> float:
+        """Return the share that may lie beyond each end from now on: less after too many misses on either side.
+
+        When thousands of jobs come at once and all fare alike, no forecast made before the first of them starts
+        can learn from it. What was lost then is made good later.
+        """
+        coverage = self.coverage
+        if coverage is None:
+            return BEYOND
+        experience = min(self.resolved_low, self.resolved_high) / (
+            min(self.resolved_low, self.resolved_high) + SURE
+        )
+        return BEYOND * float(np.clip(1 + REPAY * experience * (coverage - 1 + 2 * BEYOND), 0.2, 1.8))
 
     @property
     def coverage(self) -> float | None:
@@ -66,6 +83,10 @@ class IntervalTracker:
         if not self.resolved_low or not self.resolved_high:
             return None
         return 1 - self.missed_low / self.resolved_low - self.missed_high / self.resolved_high
+
+
+def _bounded(moved: float) -> float:
+    return min(max(moved, NEAREST), FURTHEST)
 
 
 def track(

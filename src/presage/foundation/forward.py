@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from presage.foundation._single import Parts
     from presage.foundation.view.seen import Seen
 
     Floats = NDArray[np.float32]
@@ -33,6 +34,7 @@ class Forward:
 
     def __init__(self, weights: Mapping[str, Floats], *, layers: int, heads: int, free: int, ends: int) -> None:
         self.layers, self.heads, self.free, self.ends = layers, heads, free, ends
+        self._parts: Parts | None = None
         # Transposed once, and laid out as the product reads them.
         self._weights = {
             name: np.ascontiguousarray(value.T if value.ndim == 2 else value, np.float32)
@@ -55,6 +57,43 @@ class Forward:
         pointed = self._linear(tokens, "pointer_token") + self._linear(question, "pointer_question")[:, None]
         pointer = self._linear(_gelu(pointed), "pointer")  # (B, K, 3 or 4)
         return self._mixture(question, pointer, bias, seen), self._ends(question, pointer, bias, seen)
+
+    def one(self, seen: Seen, x: Floats) -> tuple[Mixture, Floats | None]:
+        """Return the same for a single question with several sets of numbers (R, numbers), compiled: R rows."""
+        from presage.foundation._single import answer_one
+
+        if self._parts is None:
+            self._parts = self._packed()
+        rows, length = len(x), seen.tokens.shape[1]
+        numbers = np.concatenate([x, np.repeat(seen.age_numbers(), rows, axis=0)], 1)
+        shape = (rows, length + self.free)
+        weight, centre, scale = (np.empty(shape, np.float32) for _ in range(3))
+        chances = np.empty((rows, self.ends), np.float32)
+        answer_one(
+            self._parts, self.heads, numbers, seen.tokens[0], seen.present[0], seen.outcomes[0], seen.ends[0],
+            float(seen.anchor[0]), weight, centre, scale, chances,
+        )  # fmt: skip
+        return Mixture(weight, centre, scale), chances if self.ends else None
+
+    def _packed(self) -> Parts:
+        """Return the weights as the compiled form wants them; those of layers on top of each other."""
+        from presage.foundation._single import Linear, Parts
+
+        def plain(name: str) -> Linear:
+            weight = self._weights.get(name + ".weight", np.empty((0, 0), np.float32))
+            return Linear(weight, self._weights.get(name + ".bias", np.empty(0, np.float32)))
+
+        def stacked(name: str) -> Linear:
+            weight = np.stack([self._weights[f"layers.{layer}.{name}.weight"] for layer in range(self.layers)])
+            none = np.zeros(weight.shape[-1], np.float32)  # keys have no offset: it would cancel out
+            bias = [self._weights.get(f"layers.{layer}.{name}.bias", none) for layer in range(self.layers)]
+            return Linear(weight, np.stack(bias))
+
+        named = {
+            "question_in": "question.0", "question_out": "question.2", "feed_in": "feed.0", "feed_out": "feed.2",
+        }  # fmt: skip
+        of_layers = ("keys", "values", "query", "out", "norm_query", "norm_feed", "feed_in", "feed_out")
+        return Parts(*((stacked if part in of_layers else plain)(named.get(part, part)) for part in Parts._fields))
 
     def _attend(self, question: Floats, tokens: Floats, bias: Floats, name: str) -> Floats:
         batch, _, width = tokens.shape

@@ -41,7 +41,8 @@ class Mixture:
         age = np.log1p(age_s)[:, None]
         passed = np.where(age > 0, _at(below, age[:, 0])[:, None], 0.0)
         left = np.maximum(1 - passed, LEAST_LEFT)
-        return np.where(GRID[None] > age, np.clip((below - passed) / left, 0.0, 1.0), 0.0)
+        is_ahead = (GRID[None] > age) | (age <= 0)
+        return np.where(is_ahead, np.clip((below - passed) / left, 0.0, 1.0), 0.0)
 
     def _below(self, values: NDArray[np.float32]) -> Floats:
         # The logistic function is a hyperbolic tangent, which does not overflow.
@@ -64,20 +65,11 @@ def _at(curves: Floats, places: Floats) -> Floats:
 def log_quantiles(curves: Floats, levels: Floats) -> Floats:
     """Return where distributions on GRID reach the levels, in log seconds: curves by levels.
 
-    `levels` are the same for all curves, or a row for each. Below the first point of the grid stands 0, above the
-    last its end.
+    `levels` are the same for all curves, or a row for each. What lies beyond the grid stands at its end.
     """
     levels = np.broadcast_to(np.atleast_2d(levels), (len(curves), np.shape(levels)[-1]))
-    result = np.empty(levels.shape)
-    rows = np.arange(len(curves))
-    for column in range(levels.shape[1]):
-        level = levels[:, column]
-        high = np.minimum((curves < level[:, None]).sum(1), len(GRID) - 1)
-        low = np.maximum(high - 1, 0)
-        below, above = curves[rows, low], curves[rows, high]
-        part = np.clip((level - below) / np.maximum(above - below, 1e-9), 0.0, 1.0)
-        result[:, column] = np.where(high > 0, GRID[low] + part * (GRID[high] - GRID[low]), 0.0)
-    return result
+    found = [np.interp(level, curve, GRID) for level, curve in zip(levels, curves, strict=True)]
+    return np.array(found).reshape(levels.shape)
 
 
 def mean_s(curves: Floats) -> Floats:

@@ -207,3 +207,17 @@ def test_two_processes_train_one_model(busy_trace: Trace, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout)["trained_on"] == ["a.parquet", "b.parquet"]
     assert Model.load(out).version == "pair"
+
+
+@pytest.mark.parametrize("task", list(Task))
+def test_a_single_question_gets_the_answer_of_many(examples: Examples, task: Task) -> None:
+    torch.manual_seed(2)
+    source = Source(examples, task)
+    tower = tower_of(Network(shape_for(task)).eval(), task, Corpus([source]).scaling(np.random.default_rng(0)))
+    rows = source.rows[[0, 40, 400, -1]]
+    curves, ends = tower.answers(examples, rows)
+    for place, row in enumerate(rows):
+        curve, chances = tower.answer(examples.seen(np.array([row]), task))
+        np.testing.assert_allclose(curve[0], curves[place], atol=1e-4)
+        if ends is not None and chances is not None:
+            np.testing.assert_allclose(chances[0], ends[place], atol=1e-4)

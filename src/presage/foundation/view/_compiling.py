@@ -17,8 +17,8 @@ _Function = TypeVar("_Function", bound="Callable[..., Any]")
 def _forget_stale_kernels() -> None:
     """Remove compiled kernels that are older than any source file of the folder.
 
-    numba compiles constants of other modules into a kernel, and looks only at the kernel's own file to tell whether
-    it is still good. A kernel with the wrong length of a context would write where it must not.
+    numba compiles constants of other modules into a kernel, and looks only at the kernel's own file to tell
+    whether it is still good. A kernel with the wrong length of a context would write where it must not.
     """
     folder = Path(__file__).parent
     with suppress(OSError):
