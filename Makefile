@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constr
 OUT := out
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint docs bench prove clean
+.PHONY: help run test torch lint docs bench prove clean
 
 help:  ## List the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -19,10 +19,13 @@ run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read
 	$(BIN)/presage trace stats $(OUT)/workload.parquet
 	$(BIN)/presage trace plot $(OUT)/workload.parquet $(OUT)/workload.png
 	$(BIN)/presage simulate $(OUT)/workload.parquet --policy sjf+easy --out $(OUT)/schedule.parquet --gantt $(OUT)/schedule.png
+	$(BIN)/presage model forecast $(OUT)/schedule.parquet --now 20d --json > $(OUT)/forecast.json
 	@echo "Next: $(BIN)/presage --help"
 
 test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+torch: $(VENV)/.torch  ## Add torch, with which models are trained, and which the tests of training need
 
 lint: $(VENV)/.dev  ## Check format, style, types and the order of the rooms
 	$(BIN)/ruff format --check .
@@ -52,7 +55,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[plot,simulate]'
+	$(PIP) --editable '.[plot,simulate,forecast]'
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.dev
+	$(PIP) --editable '.[dev,torch]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt

@@ -37,8 +37,8 @@ import presage
 from presage.foundation.anomalies import (
     MAX_PER_DAY,
     MIN_SCORE,
+    Anomaly,
     AnomalyReport,
-    Finding,
     expected_runs,
     find_anomalies,
 )
@@ -226,7 +226,7 @@ def simple_rules(trace: Trace) -> AnomalyReport:
     return AnomalyReport(tuple(findings), RULED, {}, len(trace), days)
 
 
-def odd_runs(known: Knowledge) -> Iterator[Finding]:
+def odd_runs(known: Knowledge) -> Iterator[Anomaly]:
     """Run times more than three standard deviations from the user's mean, as logarithms."""
     distance = z_scores(known, np.log(np.maximum(known.run_s, 1.0)), "user")
     for row in np.flatnonzero(np.abs(distance) > Z):
@@ -236,7 +236,7 @@ def odd_runs(known: Knowledge) -> Iterator[Finding]:
             yield alarm(known, "stalled-run", "job", known.text("job_id", int(row)), np.array([row]))
 
 
-def odd_waits(known: Knowledge) -> Iterator[Finding]:
+def odd_waits(known: Knowledge) -> Iterator[Anomaly]:
     """Waits more than three standard deviations above the mean of the queue, as logarithms."""
     waits = np.log(np.maximum(known.floats(pl.col("wait_s")), 0) + 60)
     for row in np.flatnonzero(z_scores(known, waits, "partition", "queue") > Z):
@@ -251,7 +251,7 @@ def z_scores(known: Knowledge, values: np.ndarray, *by: str) -> np.ndarray:
     return scores.to_series().to_numpy()
 
 
-def failing_days(known: Knowledge) -> Iterator[Finding]:
+def failing_days(known: Knowledge) -> Iterator[Anomaly]:
     """Days of a user on which at least five jobs ended and half of them failed, and of a node with at least
     three.
     """
@@ -270,7 +270,7 @@ def failing_days(known: Knowledge) -> Iterator[Finding]:
             yield alarm(known, kind, subject, name, np.array(rows))
 
 
-def low_use(known: Knowledge) -> Iterator[Finding]:
+def low_use(known: Knowledge) -> Iterator[Anomaly]:
     """Users of at least twenty jobs who on average use less than a quarter of their processors or a tenth of the
     limit.
     """
@@ -287,11 +287,11 @@ def low_use(known: Knowledge) -> Iterator[Finding]:
             yield alarm(known, "wasteful-request", "user", name, np.array(rows, np.int64))
 
 
-def alarm(known: Knowledge, kind: str, subject: str, name: str, rows: np.ndarray) -> Finding:
+def alarm(known: Knowledge, kind: str, subject: str, name: str, rows: np.ndarray) -> Anomaly:
     """Return a finding of a simple rule."""
     start = np.nanmin(np.fmin(known.submit_ms[rows], known.end_ms[rows]))
     end = np.nanmax(np.fmax(known.submit_ms[rows], known.end_ms[rows]))
-    return Finding(kind, subject, name, int(start), int(end), 1.0, "", evidence=known.ids(rows))
+    return Anomaly(kind, subject, name, int(start), int(end), 1.0, "", evidence=known.ids(rows))
 
 
 RULED = ("run-time", "stalled-run", "stalled-queue", "user-failures", "node-failures", "wasteful-request")

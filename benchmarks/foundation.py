@@ -82,6 +82,13 @@ FOLDS = {
 FILES = {name: file for fold in FOLDS.values() for name, file in fold.items()}
 SCHEDULERS = {"slurm": ("Curie", "COARE")}
 """Held out together, to see how the model does under a scheduler it has never seen."""
+ELSEWHERE = {
+    "pozidriv (Slurm)": "xdmod-pozidriv.sacct.txt.gz",
+    "SuperCloud (Slurm)": "mit-supercloud-2021-sample.csv.gz",
+    "openb (Kubernetes)": "openb/openb_pod_list_default.csv.gz",
+    "Google 2011 (Borg)": "google-2011-job_events-000-099.csv.gz",
+}
+"""Logs of other kinds that no network of this benchmark is trained on."""
 RULES = ("requested", "last-two", "similar", "state-knn", "qbets")
 ROWS_PER_SITE = 10_000
 
@@ -97,8 +104,10 @@ def examples(site: str) -> Examples:
     path = WORK / f"{site}-{numbers.VERSION}.npz"
     if path.exists():
         return load_examples(path)
-    history = history_of(read_trace(DATA / f"{FILES[site]}.swf.gz"))
-    made = examples_for(history, Plan(jobs=latest(site)), list(FILES).index(site))
+    file = ELSEWHERE[site] if site in ELSEWHERE else f"{FILES[site]}.swf.gz"
+    made = examples_for(
+        history_of(read_trace(DATA / file)), Plan(jobs=latest(site)), [*FILES, *ELSEWHERE].index(site)
+    )
     save_examples(made, path)
     return made
 
@@ -239,6 +248,25 @@ def _scores(baseline: Any, site: str, task: Task) -> dict[str, Any]:
     return found
 
 
+def elsewhere(site: str, task: Task, steps: int) -> dict[str, Any]:
+    """Measure a network that has seen SWF logs only on a log of another kind, beside what knows the log itself."""
+    tower, _ = pretrained("rest", task, 0, steps)
+    answer = answer_test(tower, examples(site), split(site, task))
+    found = in_site(site, task)
+    found["zero-shot"] = answer.recalibrated.as_dict()
+    if answer.failure is not None:
+        found["zero-shot"]["failure_auroc"], found["zero-shot"]["failure_auprc"] = answer.failure
+    return found
+
+
+def memorised(site: str, task: Task, steps: int) -> dict[str, Any]:
+    """Compare the shipped model, which was trained on all of a log, with a network that has never seen it."""
+    unseen, _ = pretrained(site, task, 0, steps)
+    part = split(site, task)
+    towers = {"shipped": Model.load().towers[task], "never seen": unseen}
+    return {name: answer_test(tower, examples(site), part).plain.as_dict() for name, tower in towers.items()}
+
+
 def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """Yield the name of every cell and what makes it, the most important ones first."""
     folds = (*FOLDS["main"], "fresh", "rest")
@@ -250,6 +278,12 @@ def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict
             for fold in folds:
                 for task in Task:
                     yield f"boosting/{fold}/{task}", partial(boosting, fold, task)
+    for site in ELSEWHERE:
+        for task in Task:
+            yield f"elsewhere/{site}/{task}", partial(elsewhere, site, task, steps)
+    for site in FOLDS["main"]:
+        for task in Task:
+            yield f"memorised/{site}/{task}", partial(memorised, site, task, steps)
     for site in FILES:
         for task in Task:
             yield f"in-site/{site}/{task}", partial(in_site, site, task)

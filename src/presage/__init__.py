@@ -3,6 +3,9 @@
 | room | says |
 |---|---|
 | `presage.traces` | what happened: the job table, readers, writers, cleaning, statistics, workload models |
+| `presage.policies` | who goes next, and where |
+| `presage.simulator` | what would happen |
+| `presage.foundation` | what will happen: forecasts, load, anomalies |
 | `presage.config` | the settings, from TOML and the environment |
 | `presage.registry` | how every family finds its kinds by name |
 | `presage.errors` | the one error tree |

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from presage.foundation.evaluating import Evaluation
-    from presage.foundation.forecasting import JobForecast, Spread, TraceForecast
+    from presage.foundation.forecasting import JobForecast, Quantiles, TraceForecast
     from presage.foundation.model import Model
     from presage.traces import Trace
 
@@ -345,7 +345,7 @@ def _forecast_row(job: JobForecast) -> list[str]:
     return [job.job_id, job.stands, *_cells(job.wait_s), *_cells(job.run_s), completes]
 
 
-def _cells(spread: Spread | None) -> tuple[str, str]:
+def _cells(spread: Quantiles | None) -> tuple[str, str]:
     if spread is None:
         return "", ""
     return duration(spread.p50), f"{duration(spread.p10)} - {duration(spread.p90)}"

@@ -1,10 +1,11 @@
 """Intervals that keep their word: the outcomes of earlier forecasts widen or narrow the next ones.
 
 Each end of the interval follows its own misses: after a miss it moves out by a step, after every hit it moves back
-by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. After a time
-with too many misses it moves back more slowly, until the share of all forecasts that held is right again. What a job
-says about an end is known as soon as it has waited that long, or starts before: otherwise the longest waits, which
-become known last, would be the last to be learnt from.
+by a ninth of one, so that in the long run one outcome in ten lies beyond it, whatever the cluster does. After a
+time with too many misses it moves back more slowly, until the share of all forecasts that held is right again.
+
+What a job says about an end is known as soon as it has waited that long, or starts before. Otherwise the longest
+waits, which become known last, would be the last to be learnt from.
 """
 
 from __future__ import annotations

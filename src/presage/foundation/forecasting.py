@@ -44,7 +44,7 @@ STANDS = {SUBMITTED: "submitted", STILL_WAITS: "pending", STILL_RUNS: "running",
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quantiles:
     """A forecast of a duration, in seconds."""
 
     p10: float
@@ -64,9 +64,9 @@ class JobForecast:
     stands: str
     """new, pending or running at the time of asking; submitted: asked about as it was submitted."""
     asked_ms: int
-    wait_s: Spread | None
+    wait_s: Quantiles | None
     """None once the job runs."""
-    run_s: Spread
+    run_s: Quantiles
     outcome: dict[str, float]
     """The chance of each end."""
     waited_s: float
@@ -209,10 +209,14 @@ def _recalibrated(
 
 
 def _doubts(history: JobHistory, now_s: float) -> list[str]:
-    ended = int((history.end_s < now_s).sum())
-    if ended < FEW_JOBS:
-        return [f"Only {counted(ended, 'job')} ended so far: little is known of this cluster"]
-    return []
+    """Return what a reader of the forecasts should know of this log."""
+    ended = history.end_s < now_s
+    doubts = []
+    if ended.sum() < FEW_JOBS:
+        doubts.append(f"Only {counted(int(ended.sum()), 'job')} ended so far: little is known of this cluster")
+    if not (history.outcome[ended] >= 0).any():
+        doubts.append("The log does not tell how jobs ended: the chances of outcomes are those of other clusters")
+    return doubts
 
 
 def _job_forecast(examples: Examples, row: int, place: int, answers: dict[Task, _Answer]) -> JobForecast:
@@ -221,7 +225,7 @@ def _job_forecast(examples: Examples, row: int, place: int, answers: dict[Task, 
     submit_s, start_s = float(history.facts["submit_s"][index]), float(history.start_s[index])
     runs = kind == STILL_RUNS
     chances = answers[Task.RUN].chances
-    spreads = {task: Spread(*map(float, answer.quantiles_s[place])) for task, answer in answers.items()}
+    spreads = {task: Quantiles(*map(float, answer.quantiles_s[place])) for task, answer in answers.items()}
     waits = not runs and history.has_waits
     return JobForecast(
         job_id=history.job_ids[index],

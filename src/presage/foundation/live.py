@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from presage.foundation.calibration import IntervalTracker
-from presage.foundation.forecasting import LEVELS, JobForecast, Spread
+from presage.foundation.forecasting import LEVELS, JobForecast, Quantiles
 from presage.foundation.mixture import log_quantiles
 from presage.foundation.view.jobs import OUTCOMES
 from presage.foundation.view.live import JobRequest, LiveCluster
@@ -77,14 +77,14 @@ class LiveForecaster:
         return self._answer(about, "pending" if Task.WAIT in seen else "running", seen)
 
     def _answer(self, job_id: str, stands: str, seen: dict[Task, Seen]) -> JobForecast:
-        spreads: dict[Task, Spread] = {}
+        spreads: dict[Task, Quantiles] = {}
         chances = None
         with self._threads.limit(limits=1, user_api="blas"):
             for task, one in seen.items():
                 curves, ends = self.model.towers[task].answer(one)
                 low, median, high = log_quantiles(curves, LEVELS)[0]
                 low, high = self.trackers[task].adjust(low, median, high)
-                spreads[task] = Spread(*(float(np.expm1(each)) for each in (low, median, high)))
+                spreads[task] = Quantiles(*(float(np.expm1(each)) for each in (low, median, high)))
                 chances = ends if ends is not None else chances
         return JobForecast(
             job_id=job_id,

@@ -8,18 +8,18 @@ from typing import Any
 import polars as pl
 import pytest
 
-from presage.foundation.anomalies import Finding, find_anomalies
+from presage.foundation.anomalies import Anomaly, find_anomalies
 from presage.testing.traces import make_job
 from presage.traces import Trace
 
 from .conftest import DAY_S, HOUR_S, on_nodes, steady, trace_of
 
 
-def found(trace: Trace, kind: str, **options: Any) -> list[Finding]:
+def found(trace: Trace, kind: str, **options: Any) -> list[Anomaly]:
     return list(find_anomalies(trace, kinds=[kind], **options).findings)
 
 
-def only(findings: list[Finding]) -> Finding:
+def only(findings: list[Anomaly]) -> Anomaly:
     assert len(findings) == 1, findings
     return findings[0]
 

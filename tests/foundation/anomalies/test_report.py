@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from presage.errors import UnknownNameError
-from presage.foundation.anomalies import DETECTORS, ExpectedRuns, Finding, find_anomalies
+from presage.foundation.anomalies import DETECTORS, Anomaly, ExpectedRuns, find_anomalies
 from presage.foundation.anomalies._base import EVIDENCE
 from presage.foundation.anomalies.injection import evaluate, inject
 from presage.traces import Trace
@@ -189,7 +189,7 @@ def test_what_was_found_at_the_end_could_have_been_found_then(furnished: Trace) 
         assert any(told_of(finding, each) for each in then.findings), finding
 
 
-def told_of(finding: Finding, earlier: Finding) -> bool:
+def told_of(finding: Anomaly, earlier: Anomaly) -> bool:
     overlapping = earlier.start_ms <= finding.end_ms and finding.start_ms <= earlier.end_ms
     return overlapping and finding.kind == earlier.kind and bool({*finding.evidence} & {*earlier.evidence})
 
@@ -257,7 +257,7 @@ def test_a_detector_of_another_package_takes_part(monkeypatch: pytest.MonkeyPatc
         def needs(self, trace: Trace) -> str | None:
             return "it is not Tuesday"
 
-        def find(self, known: Any) -> list[Finding]:
+        def find(self, known: Any) -> list[Anomaly]:
             raise AssertionError("not asked")
 
     monkeypatch.setitem(DETECTORS._specs, "tuesdays", Spec("tuesdays", "nowhere:Tuesdays"))
@@ -266,7 +266,7 @@ def test_a_detector_of_another_package_takes_part(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_finding_is_plain_json() -> None:
-    finding = Finding("run-time", "job", "1", 0, 1, 2.345, "why", evidence=("1",), rows=(0,))
+    finding = Anomaly("run-time", "job", "1", 0, 1, 2.345, "why", evidence=("1",), rows=(0,))
     document = finding.to_dict()
     assert "rows" not in document
     assert document["score"] == 2.35 or document["score"] == 2.34

@@ -6,7 +6,7 @@ later one does not tell again. Other packages add detectors through the entry po
 
 from __future__ import annotations
 
-from presage.foundation.anomalies._base import Detector, Finding
+from presage.foundation.anomalies._base import Anomaly, Detector
 from presage.foundation.anomalies.expectations import ExpectedRuns, expected_runs
 from presage.foundation.anomalies.knowledge import Knowledge
 from presage.foundation.anomalies.report import MAX_PER_DAY, MIN_SCORE, AnomalyReport, find_anomalies
@@ -16,10 +16,10 @@ __all__ = [
     "DETECTORS",
     "MAX_PER_DAY",
     "MIN_SCORE",
+    "Anomaly",
     "AnomalyReport",
     "Detector",
     "ExpectedRuns",
-    "Finding",
     "Knowledge",
     "expected_runs",
     "find_anomalies",

@@ -16,7 +16,7 @@ HIGHEST_SCORE = 100.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Anomaly:
     """One anomaly.
 
     `score` is a surprise: -log10 of how many findings as odd a day of ordinary work would give, which is how
@@ -76,7 +76,7 @@ class Detector(ABC):
         """Return why nothing can be said of this trace, or None."""
 
     @abstractmethod
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         """Return the anomalies of this kind."""
 
 

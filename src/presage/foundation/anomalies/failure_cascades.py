@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector
 from presage.foundation.anomalies._runs import Runs, Touches, recent_rates, usual_rates
 from presage.foundation.anomalies._surprise import looked_at
 from presage.foundation.anomalies.node_failures import NodeFailures
@@ -39,7 +39,7 @@ class FailureCascades(Detector):
     def needs(self, trace: Trace) -> str | None:
         return NodeFailures().needs(trace)
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         runs, edges = known.runs, known.touches
         likely = np.clip(recent_rates(runs, usual_rates(runs)), 1e-4, 1 - 1e-4)
         price = looked_at(runs.end_ms, runs.failed)
@@ -67,7 +67,7 @@ class FailureCascades(Detector):
         price: Floats,
         members: Ints,
         nodes: Ints,
-    ) -> list[Finding]:
+    ) -> list[Anomaly]:
         start_ms, end_ms = runs.end_ms[members[0]], runs.end_ms[members[-1]]
         begin, end = np.searchsorted(runs.end_ms, [start_ms, end_ms + 0.5])
         near = slice(*np.searchsorted(edges.run, [begin, end]))
@@ -88,7 +88,7 @@ class FailureCascades(Detector):
         )
         known.explained[self.family][runs.row[members]] = True
         return [
-            Finding(
+            Anomaly(
                 self.name, "nodes", ", ".join(names) + more, int(start_ms), int(end_ms), score, reason,
                 evidence=known.ids(runs.row[members]), jobs=len(np.unique(runs.row[members])),
                 numbers={

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._surprise import looked_at, tail_surprise
 from presage.foundation.anomalies.stalled_queue import waited_until
 from presage.wording import counted
@@ -51,7 +51,7 @@ class IdleProcessors(Detector):
             return "no job of the trace waited (wait_s)"
         return waits
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         clock = _Clock.of(known)
         if clock is None:
             return []
@@ -74,7 +74,7 @@ class IdleProcessors(Detector):
                 found += _episodes(clock, own, machine, rows, amount[rows], known.queued_ms[rows], until[rows])
         return self._surprising(known, found, until)
 
-    def _surprising(self, known: Knowledge, found: list[_Episode], until: Floats) -> list[Finding]:
+    def _surprising(self, known: Knowledge, found: list[_Episode], until: Floats) -> list[Anomaly]:
         """Return the findings about episodes that are large for this site, by several users' jobs."""
         sizes = np.array([episode.hours for episode in found])
         ends = np.array([episode.end_ms for episode in found])
@@ -91,7 +91,7 @@ class IdleProcessors(Detector):
 
     def _finding(
         self, known: Knowledge, episode: _Episode, rows: Ints, score: float, users: int, until: Floats
-    ) -> Finding:
+    ) -> Anomaly:
         sort, place = known.place_name(int(rows[0]))
         what = "GPUs" if np.nan_to_num(known.gpus[rows[0]]) > 0 else "processors"
         longest_s = float(np.max(until[rows] - known.queued_ms[rows])) / 1000
@@ -101,7 +101,7 @@ class IdleProcessors(Detector):
             f"{counted(users, 'user')} that fit waited, up to "
             f"{longest_s / 3600:,.1f} h: a scheduler that is stuck, a reservation, or a machine that is down"
         )
-        return Finding(
+        return Anomaly(
             self.name, sort, place, int(episode.start_ms), int(episode.end_ms), min(score, HIGHEST_SCORE), reason,
             evidence=known.ids(rows), jobs=len(rows),
             numbers={

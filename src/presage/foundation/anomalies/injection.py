@@ -22,7 +22,7 @@ from presage.traces.schema import OUTCOME, Outcome, size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from presage.foundation.anomalies._base import Finding
+    from presage.foundation.anomalies._base import Anomaly
     from presage.foundation.anomalies.report import AnomalyReport
     from presage.traces import Trace
 
@@ -167,13 +167,13 @@ def furnish(trace: Trace, *, nodes: int, cpus_per_node: int, seed: int, nodes_pe
     return type(trace).create(furnished, manifest, nodes=table)
 
 
-def _about(finding: Finding, evidence: frozenset[str], each: Injected, ids: frozenset[str]) -> bool:
+def _about(finding: Anomaly, evidence: frozenset[str], each: Injected, ids: frozenset[str]) -> bool:
     if finding.start_ms > each.end_ms or finding.end_ms < each.start_ms:
         return False
     named = (finding.subject, finding.name) == (each.subject, each.name) and finding.kind == each.kind
     return named or bool(evidence & ids)
 
 
-def _same(finding: Finding, other: Finding) -> bool:
+def _same(finding: Anomaly, other: Anomaly) -> bool:
     alike = (finding.kind, finding.subject, finding.name) == (other.kind, other.subject, other.name)
     return alike and finding.start_ms <= other.end_ms and other.start_ms <= finding.end_ms

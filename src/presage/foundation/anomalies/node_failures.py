@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._runs import Runs, Touches, rates_elsewhere, usual_rates
 from presage.foundation.anomalies._surprise import ODDS, Streak, looked_at, streaks
 from presage.wording import counted
@@ -49,7 +49,7 @@ class NodeFailures(Detector):
             return missing(trace, user="users")
         return missing(trace, outcome="outcomes", node_list="lists of nodes", user="users")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         runs, edges = known.runs, known.touches
         usual = usual_rates(runs)
         racks = racks_of(known.trace, edges)
@@ -58,7 +58,7 @@ class NodeFailures(Detector):
 
     def _judged(
         self, known: Knowledge, runs: Runs, edges: Touches, usual: Floats, racks: Racks | None
-    ) -> list[Finding]:
+    ) -> list[Anomaly]:
         """Return findings about nodes, or about `racks` if the edges are theirs."""
         suspects = _Suspects.of(runs, edges, usual, known.min_score)
         findings = []
@@ -181,7 +181,7 @@ def rack_in(name: str) -> str | None:
     return shorter if shorter and any(letter.isdigit() for letter in shorter) else None
 
 
-def _finding(known: Knowledge, suspects: _Suspects, stretch: Ints, score: float, subject: str) -> Finding:
+def _finding(known: Knowledge, suspects: _Suspects, stretch: Ints, score: float, subject: str) -> Anomaly:
     runs = suspects.runs
     members = suspects.run[stretch]
     bad = members[runs.failed[members]]
@@ -194,7 +194,7 @@ def _finding(known: Knowledge, suspects: _Suspects, stretch: Ints, score: float,
         f"{known.between(start_ms, end_ms)}, of {counted(users, 'user')}; what these do elsewhere lets expect "
         f"{expected:.1f}"
     )
-    return Finding(
+    return Anomaly(
         NodeFailures.name, subject, name, int(start_ms), int(end_ms), score, reason,
         evidence=known.ids(runs.row[bad]), jobs=len(np.unique(runs.row[bad])),
         numbers={"failed": len(bad), "runs": len(members), "expected": round(expected, 3), "users": users},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import Detector, Finding, missing
+from presage.foundation.anomalies._base import Anomaly, Detector, missing
 from presage.foundation.anomalies._history import History, codes_of
 from presage.foundation.anomalies._surprise import DAY_MS, Streak, looked_at, streaks
 
@@ -47,7 +47,7 @@ class PriorityInversions(Detector):
             return "the trace has neither users (user) nor priorities (priority)"
         return lacking
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         held = known.flags(pl.col("job_id").is_in(known.trace.edges["job_id"].to_list()))
         told = np.isfinite(known.queued_ms) & np.isfinite(known.start_ms) & ~held & ~known.explained[self.family]
         rows = np.flatnonzero(told & (known.start_ms >= known.queued_ms))
@@ -68,7 +68,7 @@ class PriorityInversions(Detector):
 
     def _finding(
         self, known: Knowledge, rows: Ints, inverted: Bools, passing: Bools, streak: Streak
-    ) -> Finding | None:
+    ) -> Anomaly | None:
         stretch = slice(streak.first, streak.last + 1)
         members, bad, ahead = rows[stretch], rows[stretch][inverted[stretch]], rows[stretch][passing[stretch]]
         # What concerns one user alone, that user may have wanted.
@@ -89,7 +89,7 @@ class PriorityInversions(Detector):
             f"{known.between(start_ms, end_ms)} had been passed by later ones{of_whom} that were not smaller, "
             f"shorter or more important ({len(ahead):,} such); {usually}"
         )
-        return Finding(
+        return Anomaly(
             self.name, sort, place, int(start_ms), int(end_ms), streak.score, reason,
             evidence=known.ids(bad), jobs=len(bad),
             numbers={"inverted": len(bad), "started": len(members), "passing": len(ahead)},

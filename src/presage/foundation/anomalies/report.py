@@ -14,7 +14,7 @@ from presage.foundation.anomalies.knowledge import Knowledge
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from presage.foundation.anomalies._base import Detector, Finding
+    from presage.foundation.anomalies._base import Anomaly, Detector
     from presage.traces import Trace
 
 MIN_SCORE = 1.5
@@ -27,7 +27,7 @@ _DAY_MS = 86_400_000
 class AnomalyReport:
     """What was found, and what could not be looked for."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Anomaly, ...]
     """The most surprising first."""
     ran: tuple[str, ...]
     skipped: dict[str, str]
@@ -77,7 +77,7 @@ def find_anomalies(
 
     chosen = {*DETECTORS} if kinds is None else {DETECTORS.spec(kind).name for kind in kinds}
     known = Knowledge(trace, min_score, expected)
-    found: list[Finding] = []
+    found: list[Anomaly] = []
     ran, skipped = [], {}
     for name in (each for each in DETECTORS if each in chosen):
         progress(name)
@@ -104,7 +104,7 @@ def _reason_not_to(detector: Detector, trace: Trace) -> str | None:
     return "the trace has no jobs" if not len(trace) else detector.needs(trace)
 
 
-def _within_budget(findings: list[Finding], max_per_day: int | None) -> tuple[list[Finding], dict[str, int]]:
+def _within_budget(findings: list[Anomaly], max_per_day: int | None) -> tuple[list[Anomaly], dict[str, int]]:
     ranked = sorted(findings, key=lambda each: (-each.score, each.end_ms, each.kind, each.name))
     told: Counter[tuple[str, int]] = Counter()
     withheld: Counter[str] = Counter()

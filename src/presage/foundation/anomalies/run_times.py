@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._episodes import episodes
 from presage.foundation.anomalies._surprise import looked_at, tail_surprise
 
@@ -28,7 +28,7 @@ class RunTimes(Detector):
     def needs(self, trace: Trace) -> str | None:
         return missing(trace, run_s="run times", user="users")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         at = known.end_ms
         findings = []
         for longer, distance in ((True, beyond_similar(known)), (False, shortfall(known))):
@@ -42,7 +42,7 @@ class RunTimes(Detector):
             ]
         return findings
 
-    def _finding(self, known: Knowledge, rows: Ints, over: Floats, longer: bool) -> Finding:
+    def _finding(self, known: Knowledge, rows: Ints, over: Floats, longer: bool) -> Anomaly:
         worst = int(rows[np.argmax(over[rows])])
         bound = known.expected.log_high if longer else known.expected.log_low
         run_s, bound_s = float(known.run_s[worst]), float(np.exp(bound[worst]))
@@ -54,7 +54,7 @@ class RunTimes(Detector):
             f"user {user}: job {job} ran {run_s:,.0f} s, {how} of the "
             f"{known.expected.similar[worst]} similar jobs before it ({bound_s:,.0f} s){others}"
         )
-        return Finding(
+        return Anomaly(
             self.name, *(("job", job) if len(rows) == 1 else ("user", user)),
             int(np.min(known.begin_ms[rows])), int(np.max(known.end_ms[rows])),
             min(float(over[worst]), HIGHEST_SCORE), reason,

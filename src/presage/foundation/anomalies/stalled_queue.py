@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._episodes import episodes
 from presage.foundation.anomalies._history import History
 from presage.foundation.anomalies._surprise import looked_at, tail_surprise
@@ -40,7 +40,7 @@ class StalledQueue(Detector):
     def needs(self, trace: Trace) -> str | None:
         return missing(trace, submit_ms="submit times", start_ms="starts")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         until = waited_until(known)
         wait_s = np.maximum(until - known.queued_ms, 0) / 1000
         group = _comparable(known)
@@ -76,7 +76,7 @@ class StalledQueue(Detector):
     def _finding(
         self, known: Knowledge, rows: Ints, over: Floats, wait_s: Floats, longest_s: Floats, until: Floats,
         passed: dict[int, int],
-    ) -> Finding:  # fmt: skip
+    ) -> Anomaly:  # fmt: skip
         worst = int(rows[np.argmax(over[rows])])
         job, user = known.text("job_id", worst), known.text("user", worst, default="")
         whose = f" of user {user}" if user else ""
@@ -89,7 +89,7 @@ class StalledQueue(Detector):
             f"{longest_s[worst] / 3600:,.2f} h, and {passed[worst]:,} that came later started before{others}"
         )
         several = len(rows) > 1 and bool(user)
-        return Finding(
+        return Anomaly(
             self.name, *(("user", user) if several else ("job", job)),
             int(np.min(known.queued_ms[rows])), int(np.max(until[rows])),
             min(float(over[worst]), HIGHEST_SCORE), reason,

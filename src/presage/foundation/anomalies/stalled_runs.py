@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._episodes import episodes
 from presage.foundation.anomalies._history import History
 from presage.foundation.anomalies._surprise import looked_at
@@ -38,7 +38,7 @@ class StalledRuns(Detector):
     def needs(self, trace: Trace) -> str | None:
         return missing(trace, run_s="run times", user="users")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         beyond = beyond_similar(known)
         at = known.last_ms
         share = cpu_shares(known)
@@ -52,7 +52,7 @@ class StalledRuns(Detector):
             for together in episodes(rows, known.users[rows], at[rows])
         ]
 
-    def _finding(self, known: Knowledge, rows: Ints, over: Floats, share: Floats, at: Floats) -> Finding:
+    def _finding(self, known: Knowledge, rows: Ints, over: Floats, share: Floats, at: Floats) -> Anomaly:
         worst = int(rows[np.argmax(over[rows])])
         run_s, longest_s = float(known.run_s[worst]), float(np.exp(known.expected.log_high[worst]))
         user, job = known.text("user", worst), known.text("job_id", worst)
@@ -66,7 +66,7 @@ class StalledRuns(Detector):
         numbers = {"run_s": run_s, "longest_s": longest_s, "jobs": float(len(rows))}
         if np.isfinite(share[worst]):
             numbers["cpu_share"] = round(float(share[worst]), 4)
-        return Finding(
+        return Anomaly(
             self.name, *(("job", job) if len(rows) == 1 else ("user", user)),
             int(np.min(known.begin_ms[rows])), int(np.max(at[rows])),
             min(float(over[worst]), HIGHEST_SCORE), reason,

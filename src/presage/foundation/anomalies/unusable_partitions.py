@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding, missing
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector, missing
 from presage.foundation.anomalies._history import History
 from presage.foundation.anomalies._surprise import looked_at
 from presage.foundation.anomalies.stalled_queue import waited_until
@@ -39,7 +39,7 @@ class UnusablePartitions(Detector):
             return "the trace has neither partitions (partition) nor queues (queue)"
         return missing(trace, submit_ms="submit times", start_ms="starts", outcome="outcomes")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         until = waited_until(known)
         started = np.isfinite(known.start_ms)
         wait_s = (until - np.where(started, known.queued_ms, _idle_since(known, until))) / 1000
@@ -59,7 +59,7 @@ class UnusablePartitions(Detector):
                 findings += self._judged(known, part, wait_s, until)
         return findings
 
-    def _judged(self, known: Knowledge, rows: Ints, wait_s: Floats, until: Floats) -> list[Finding]:
+    def _judged(self, known: Knowledge, rows: Ints, wait_s: Floats, until: Floats) -> list[Anomaly]:
         end_ms = float(until[rows].max())
         elsewhere = (known.places != known.places[rows[0]]) & (known.start_ms <= end_ms) & np.isfinite(wait_s)
         waits = np.sort(wait_s[elsewhere])
@@ -79,7 +79,7 @@ class UnusablePartitions(Detector):
             f"{usual_s / 3600:,.2f} h"
         )
         return [
-            Finding(
+            Anomaly(
                 self.name, sort, place, int(start_ms), int(end_ms), score, reason,
                 evidence=known.ids(rows), jobs=len(rows),
                 numbers={

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from presage.foundation.anomalies._base import Detector, Finding, missing
+from presage.foundation.anomalies._base import Anomaly, Detector, missing
 from presage.foundation.anomalies._history import History
 from presage.foundation.anomalies._surprise import DAY_MS, Streak, looked_at, odds_ratio, streaks
 
@@ -37,7 +37,7 @@ class UserFailures(Detector):
     def needs(self, trace: Trace) -> str | None:
         return missing(trace, outcome="outcomes", user="users")
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         runs = known.runs
         someone = known.trace.jobs["user"].is_not_null().to_numpy()[runs.row]
         kept = np.flatnonzero(someone & ~known.explained[self.family][runs.row])
@@ -49,7 +49,7 @@ class UserFailures(Detector):
         findings = [self._finding(known, runs, order, streak) for streak in found]
         return [finding for finding in findings if finding is not None]
 
-    def _finding(self, known: Knowledge, runs: Runs, order: Ints, streak: Streak) -> Finding | None:
+    def _finding(self, known: Knowledge, runs: Runs, order: Ints, streak: Streak) -> Anomaly | None:
         members = order[streak.first : streak.last + 1]
         bad = members[runs.failed[members]]
         user = known.text("user", int(runs.row[members[0]]))
@@ -65,7 +65,7 @@ class UserFailures(Detector):
             f"{known.between(start_ms, end_ms)}; {usually}"
         )
         known.explained[self.family][runs.row[bad]] = True
-        return Finding(
+        return Anomaly(
             self.name, "user", user, int(start_ms), int(end_ms), streak.score, reason,
             evidence=known.ids(runs.row[bad]), jobs=len(np.unique(runs.row[bad])),
             numbers={"failed": len(bad), "runs": len(members), "usual": round(usual, 4)},

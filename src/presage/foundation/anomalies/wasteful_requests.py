@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import polars as pl
 
-from presage.foundation.anomalies._base import HIGHEST_SCORE, Detector, Finding
+from presage.foundation.anomalies._base import HIGHEST_SCORE, Anomaly, Detector
 from presage.foundation.anomalies._surprise import DAY_MS, odds_ratio
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class WastefulRequests(Detector):
             return f"the trace has nothing asked for together with its use ({wanted})"
         return None
 
-    def find(self, known: Knowledge) -> list[Finding]:
+    def find(self, known: Knowledge) -> list[Anomaly]:
         resources = self._told(known.trace)
         users = known.trace.jobs["user"].n_unique()
         return [
@@ -63,7 +63,7 @@ class WastefulRequests(Detector):
         known = {name for name in trace.jobs.columns if trace.jobs[name].null_count() < len(trace.jobs)}
         return [name for name, (*_, columns) in _RESOURCES.items() if known.issuperset(columns)]
 
-    def _habits(self, known: Knowledge, resource: str, price: float) -> list[Finding]:
+    def _habits(self, known: Knowledge, resource: str, price: float) -> list[Anomaly]:
         """Return the findings about one resource."""
         unit, unit_size, low, _ = _RESOURCES[resource]
         asked, used = _amounts(known, resource)
@@ -109,7 +109,7 @@ class WastefulRequests(Detector):
             )
             rows = np.array(habit["rows"], np.int64)
             findings.append(
-                Finding(
+                Anomaly(
                     self.name, "user", habit["user"], int(habit["begin"]), int(habit["end"]),
                     min(score, HIGHEST_SCORE), reason, evidence=known.ids(rows), jobs=len(rows),
                     numbers={
