@@ -31,9 +31,9 @@ import torch
 import presage
 from presage.foundation.baselines import BASELINES, ForecastsFailures
 from presage.foundation.baselines.boosting import Boosting
-from presage.foundation.evaluating import answer_test, failure_scores
-from presage.foundation.evaluation import Split, score, split_of
+from presage.foundation.evaluation import answer_test, failure_scores
 from presage.foundation.model import Model
+from presage.foundation.scoring import Split, score, split_of
 from presage.foundation.training.corpus import Corpus, Source
 from presage.foundation.training.finetuning import finetune_tower
 from presage.foundation.training.loop import train

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from presage.errors import InputError, UsageError
-from presage.foundation.evaluating import evaluate
+from presage.foundation.evaluation import evaluate
 from presage.foundation.forecasting import JobForecast, forecast
 from presage.foundation.live import JobRequest, LiveForecaster
 from presage.foundation.model import Model

@@ -16,7 +16,7 @@ from presage.cli.trace import Files, Format, TimeZone, read_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from presage.foundation.evaluating import Evaluation
+    from presage.foundation.evaluation import Evaluation
     from presage.foundation.forecasting import JobForecast, Quantiles, TraceForecast
     from presage.foundation.model import Model
     from presage.traces import Trace
@@ -118,7 +118,7 @@ def evaluate(
 
     Example: presage model evaluate log.swf.gz --baselines state-knn,boosting --json
     """
-    from presage.foundation.evaluating import evaluate as evaluate_trace
+    from presage.foundation.evaluation import evaluate as evaluate_trace
 
     names = names_in(baselines, "--baselines")
     loaded = _load(model)

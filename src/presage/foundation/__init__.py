@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from presage.foundation.evaluating import Evaluation, evaluate
+    from presage.foundation.evaluation import Evaluation, evaluate
     from presage.foundation.forecasting import JobForecast, Quantiles, TraceForecast, forecast
     from presage.foundation.live import JobRequest, LiveForecaster
     from presage.foundation.model import Model
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "evaluating": ("Evaluation", "evaluate"),
+    "evaluation": ("Evaluation", "evaluate"),
     "forecasting": ("JobForecast", "Quantiles", "TraceForecast", "forecast"),
     "live": ("JobRequest", "LiveForecaster"),
     "model": ("Model",),

@@ -10,14 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from presage.foundation.forward import CUBIC, EPSILON, MASKED, SLOPE, SMALLEST_SCALE, STEP
 from presage.foundation.view._compiling import compiled, fast
-
-MASKED = np.float32(-1e4)
-SMALLEST_SCALE = np.float32(0.04)
-STEP = np.float32(2.0)
-EPSILON = np.float32(1e-5)
-CUBIC = np.float32(0.044715)
-SLOPE = np.float32(np.sqrt(2 / np.pi))
 
 
 class Linear(NamedTuple):

@@ -1,118 +1,169 @@
-"""How good forecasts are: splits by time, and the figures that every forecaster is compared by."""
+"""A model measured on a log it has not seen: every job of its last fifth is asked about as it was submitted."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from presage.foundation.view._replay import SUBMITTED
+from presage.errors import InputError
+from presage.foundation.baselines import BASELINES, ForecastsFailures
+from presage.foundation.calibration import track
+from presage.foundation.mixture import log_quantiles
+from presage.foundation.scoring import (
+    Scores,
+    Split,
+    area_under_roc,
+    average_precision,
+    cut_at_limit,
+    score,
+    split_of,
+)
+from presage.foundation.view.examples import at_submits, examples_of
+from presage.foundation.view.jobs import history_of
+from presage.foundation.view.targets import targets_of
 from presage.foundation.view.tasks import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from presage.foundation.baselines import Baseline
+    from presage.foundation.model import Model, Tower
     from presage.foundation.view.examples import Examples
-    from presage.foundation.view.jobs import JobHistory
+    from presage.traces import Trace
 
     Floats = NDArray[np.float64]
 
-TRAIN, VALIDATE = 0.7, 0.8
-"""By submit: jobs up to the first share are to train on, up to the second to validate; the rest are the test."""
-SHORTEST_S = 60.0
-"""Waits below a minute count as one when factors are compared."""
+LATEST = 50_000
+"""Jobs of the log that are used, from its end backwards."""
+LEVELS = np.array([0.1, 0.5, 0.9])
+CALIBRATING_JOBS = 2000
+FEWEST = 10
+"""With fewer jobs to test on nothing can be said."""
 
 
 @dataclass(frozen=True)
-class Split:
-    """Rows of questions at submits. Training and validation rows have outcomes known when the test begins."""
+class Assessed:
+    """How one forecaster did on one log."""
 
-    train: NDArray[np.int64]
-    validate: NDArray[np.int64]
-    test: NDArray[np.int64]
-
-
-def split_of(examples: Examples, task: Task, latest: int | None = None) -> Split:
-    """Return the chronological split of the last `latest` jobs that ran; all of them if None."""
-    history, questions = examples.history, examples.questions
-    ran = np.flatnonzero(np.isfinite(history.start_s) & np.isfinite(history.end_s))
-    ran = ran[-latest:] if latest is not None else ran
-    row_of = np.full(len(history), -1)
-    at_submit = questions.kinds == SUBMITTED
-    row_of[questions.asked[at_submit]] = np.flatnonzero(at_submit)
-    first, second = (int(share * len(ran)) for share in (TRAIN, VALIDATE))
-    long_enough = history.run_s[ran] > 0
-    test_from_s = history.facts["submit_s"][ran[min(second, len(ran) - 1)]] if len(ran) else 0.0
-    known_s = (history.start_s if task is Task.WAIT else history.end_s)[ran]
-    usable = long_enough & (known_s < test_from_s)
-    parts = (usable[:first], usable[first:second], long_enough[second:])
-    train, validate, test = (
-        row_of[part[kept]] for part, kept in zip(np.split(ran, [first, second]), parts, strict=True)
-    )
-    return Split(train[train >= 0], validate[validate >= 0], test[test >= 0])
-
-
-@dataclass(frozen=True)
-class Scores:
-    """The figures of one forecaster on one set of questions."""
-
-    jobs: int
-    log_mae: float
-    """Mean |log10(1 + forecast) - log10(1 + truth)| of the medians."""
-    mae_s: float
-    within_factor_2: float
-    coverage_80: float
-    """Share of outcomes between the 10 % and the 90 % quantile."""
+    scores: dict[Task, Scores]
+    failure_auroc: float | None = None
+    failure_auprc: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures as plain numbers."""
-        return asdict(self)
+        """Return the figures under names that begin with their task; null where the log cannot tell."""
+        figures: dict[str, Any] = {}
+        for task in Task:
+            own = self.scores[task].as_dict() if task in self.scores else dict.fromkeys(Scores.__annotations__)
+            figures |= {f"{task}_{name}": value for name, value in own.items()}
+        return {**figures, "failure_auroc": self.failure_auroc, "failure_auprc": self.failure_auprc}
 
 
-def score(quantiles_s: Floats, truth_s: Floats, task: Task) -> Scores:
-    """Compare p10, p50 and p90 of forecasts (n by 3) with what happened."""
-    if task is Task.RUN:
-        truth_s, quantiles_s = np.maximum(truth_s, 1.0), np.maximum(quantiles_s, 1.0)
-    low_s, median_s, high_s = np.maximum(quantiles_s, 0.0).T
-    floor_s = SHORTEST_S if task is Task.WAIT else 0.0
-    ours, theirs = np.maximum(median_s, floor_s), np.maximum(truth_s, floor_s)
-    inside = (truth_s >= np.floor(low_s)) & (truth_s <= np.ceil(high_s))
-    return Scores(
-        jobs=len(truth_s),
-        log_mae=float(np.abs(np.log10(1 + median_s) - np.log10(1 + truth_s)).mean()),
-        mae_s=float(np.abs(median_s - truth_s).mean()),
-        within_factor_2=float(((ours <= 2 * theirs) & (theirs <= 2 * ours)).mean()),
-        coverage_80=float(inside.mean()),
+@dataclass(frozen=True)
+class Evaluation:
+    """How a model and some baselines did on one log."""
+
+    model: Assessed
+    plain: Assessed
+    """The model without recalibration of its intervals."""
+    baselines: dict[str, Assessed]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all figures, those of the model at the top."""
+        return {
+            **self.model.as_dict(),
+            "without_recalibration": self.plain.as_dict(),
+            "baselines": {name: assessed.as_dict() for name, assessed in self.baselines.items()},
+            "notes": list(self.notes),
+        }
+
+
+def evaluate(trace: Trace, model: Model, *, baselines: Sequence[str] = (), latest: int = LATEST) -> Evaluation:
+    """Return how `model` and the baselines named do on the last `latest` jobs of a log that ran.
+
+    Everything is causal. Baselines that learn do so on the first 70 % of those jobs. Raises InputError if there
+    are too few jobs to say anything, UnknownNameError for a baseline that does not exist.
+    """
+    chosen = {name: BASELINES.get(name) for name in baselines}
+    history = history_of(trace)
+    examples = examples_of(history, at_submits(history, first := max(0, len(history) - 2 * latest)), first)
+    tasks = [task for task in Task if task is Task.RUN or history.has_waits]
+    if len(split_of(examples, Task.RUN, latest).test) < FEWEST:
+        raise InputError(
+            f"Too few jobs of the log ran for a test: {int(np.isfinite(history.end_s).sum())}",
+            expected=f"at least {5 * FEWEST} jobs that started and ended",
+        )
+    recalibrated, plain = {}, {}
+    failure: tuple[float | None, float | None] = (None, None)
+    for task in tasks:
+        answer = answer_test(model.towers[task], examples, split_of(examples, task, latest))
+        recalibrated[task], plain[task] = answer.recalibrated, answer.plain
+        if answer.failure is not None:
+            failure = answer.failure
+    others = {name: assess_baseline(kind(), examples, tasks, latest) for name, kind in chosen.items()}
+    return Evaluation(Assessed(recalibrated, *failure), Assessed(plain, *failure), others, history.notes)
+
+
+@dataclass(frozen=True)
+class TestAnswer:
+    """What a network said about the test part of one log."""
+
+    plain: Scores
+    recalibrated: Scores
+    failure: tuple[float | None, float | None] | None
+    quantiles_s: Floats
+
+
+def answer_test(tower: Tower, examples: Examples, split: Split) -> TestAnswer:
+    """Ask a network about the test part, recalibrating as outcomes become known, from shortly before it on."""
+    before = split.validate[-CALIBRATING_JOBS:]
+    rows = np.concatenate([before, split.test])
+    curves, chances = tower.answers(examples, rows)
+    quantiles = log_quantiles(curves, LEVELS)
+    targets, asked = targets_of(examples, tower.task), examples.questions.asked[rows]
+    history = examples.history
+    since_s = history.facts["submit_s"][asked] if tower.task is Task.WAIT else history.start_s[asked]
+    tracked, _ = track(
+        quantiles, examples.questions.time_s[rows], since_s, targets.outcome_s[rows], targets.is_censored[rows]
     )
+    tested = slice(len(before), None)
+
+    def scored(log_seconds: Floats) -> Scores:
+        seconds = np.expm1(log_seconds[tested])
+        if tower.task is Task.RUN:
+            seconds = cut_at_limit(seconds, history, asked[tested])
+        return score(seconds, targets.outcome_s[rows][tested], tower.task)
+
+    failure = None
+    if chances is not None:
+        failure = failure_scores(1 - chances[tested, 0], targets.end[rows][tested])
+    return TestAnswer(scored(quantiles), scored(tracked), failure, np.expm1(tracked[tested]))
 
 
-def cut_at_limit(quantiles_s: Floats, history: JobHistory, asked: NDArray[np.int64]) -> Floats:
-    """Return medians of run times that do not exceed the limits of their jobs; the other quantiles stay."""
-    limit_s = np.where(history.facts["has_limit"][asked] > 0, history.facts["limit_s"][asked], np.inf)
-    cut = quantiles_s.copy()
-    cut[:, 1] = np.minimum(cut[:, 1], limit_s)
-    cut[:, 0] = np.minimum(cut[:, 0], cut[:, 1])
-    return cut
+def failure_scores(chance: Floats, ends: NDArray[np.int32]) -> tuple[float | None, float | None]:
+    """Return AUROC and AUPRC of the chance not to complete, over jobs whose end is known."""
+    known = ends >= 0
+    failed = ends[known] > 0
+    return area_under_roc(chance[known], failed), average_precision(chance[known], failed)
 
 
-def area_under_roc(chance: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """Return the chance that a random event was given more than a random non-event; None without either."""
-    events, others = int(happened.sum()), int((~happened).sum())
-    if not events or not others:
-        return None
-    _, place, count = np.unique(chance, return_inverse=True, return_counts=True)
-    mean_rank = np.cumsum(count) - (count - 1) / 2
-    return float((mean_rank[place][happened].sum() - events * (events + 1) / 2) / (events * others))
-
-
-def average_precision(chance: Floats, happened: NDArray[np.bool_]) -> float | None:
-    """Return the mean precision over all recalls (area under precision and recall); None without events."""
-    if not happened.any():
-        return None
-    order = np.argsort(-chance, kind="stable")
-    hits = np.cumsum(happened[order])
-    last_of_equal = np.append(np.diff(chance[order]) != 0, True)
-    precision = (hits / np.arange(1, len(order) + 1))[last_of_equal]
-    recall = hits[last_of_equal] / hits[-1]
-    return float(np.sum(np.diff(np.concatenate([[0.0], recall])) * precision))
+def assess_baseline(baseline: Baseline, examples: Examples, tasks: Sequence[Task], latest: int | None) -> Assessed:
+    """Fit a baseline on the first part of a log, as far as it learns at all, and measure it on the last."""
+    scores = {}
+    for task in tasks:
+        if task not in baseline.tasks:
+            continue
+        split = split_of(examples, task, latest)
+        baseline.fit([(examples, split.train)], task, (examples, split.validate))
+        truth_s = targets_of(examples, task).outcome_s[split.test]
+        scores[task] = score(baseline.forecast(examples, split.test, task), truth_s, task)
+    if not isinstance(baseline, ForecastsFailures):
+        return Assessed(scores)
+    split = split_of(examples, Task.RUN, latest)
+    baseline.fit_failures([(examples, split.train)], (examples, split.validate))
+    ends = targets_of(examples, Task.RUN).end[split.test]
+    return Assessed(scores, *failure_scores(baseline.failures(examples, split.test), ends))

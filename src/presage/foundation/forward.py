@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 MASKED = np.float32(-1e4)
 SMALLEST_SCALE = np.float32(0.04)
 STEP = np.float32(2.0)
+"""Free components are placed in units of this around the anchor."""
 EPSILON = np.float32(1e-5)
-_CUBIC = np.float32(0.044715)
-_SLOPE = np.float32(np.sqrt(2 / np.pi))
+CUBIC = np.float32(0.044715)
+SLOPE = np.float32(np.sqrt(2 / np.pi))
 
 
 class Forward:
@@ -148,7 +149,7 @@ class Forward:
 
 def _gelu(values: Floats) -> Floats:
     """Return the Gaussian error unit in the form with the hyperbolic tangent."""
-    slope = np.tanh(_SLOPE * (values + _CUBIC * values * values * values))
+    slope = np.tanh(SLOPE * (values + CUBIC * values * values * values))
     return np.asarray(np.float32(0.5) * values * (1 + slope), np.float32)
 
 

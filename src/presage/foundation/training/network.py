@@ -16,10 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-MASKED = -1e4
-SMALLEST_SCALE = 0.04
-STEP = 2.0
-"""Free components are placed in units of this around the anchor."""
+from presage.foundation.forward import MASKED, SMALLEST_SCALE, STEP
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Network(nn.Module):
         question = self.question(torch.cat([inputs.x, inputs.age], 1))  # (B, D)
         tokens = self.token_in(inputs.tokens) + self.token_question(question)[:, None]
         tokens = self.token_norm(self.token_out(functional.gelu(tokens, approximate="tanh")))  # (B, K, D)
-        bias = torch.zeros_like(inputs.outcomes).masked_fill(~inputs.present, MASKED)  # (B, K)
+        bias = torch.zeros_like(inputs.outcomes).masked_fill(~inputs.present, float(MASKED))  # (B, K)
         for layer in self.layers:
             question = layer(question, tokens, bias)
         question = self.norm(question)
@@ -106,18 +103,18 @@ class Network(nn.Module):
 
     def _mixture(self, question: Tensor, pointer: Tensor, bias: Tensor, inputs: Inputs) -> Mixture:
         weight, centre, scale = self.free(question).split(self.shape.free, 1)
-        centre = inputs.anchor[:, None] + STEP * centre
+        centre = inputs.anchor[:, None] + float(STEP) * centre
         weight = torch.cat([pointer[..., 0] + bias, weight], 1)
         centre = torch.cat([inputs.outcomes + pointer[..., 1], centre], 1)
         scale = torch.cat([pointer[..., 2] - 1, scale], 1)
-        return Mixture(torch.softmax(weight, 1), centre, SMALLEST_SCALE + functional.softplus(scale))
+        return Mixture(torch.softmax(weight, 1), centre, float(SMALLEST_SCALE) + functional.softplus(scale))
 
     def _ends(self, question: Tensor, pointer: Tensor, bias: Tensor, inputs: Inputs) -> Tensor | None:
         if self.free_ends is None:
             return None
         free = self.free_ends(question)  # (B, E + 1)
         known = inputs.ends >= 0
-        weight = (pointer[..., 3] + bias).masked_fill(~known, MASKED)
+        weight = (pointer[..., 3] + bias).masked_fill(~known, float(MASKED))
         weight = torch.softmax(torch.cat([weight, free[:, -1:]], 1), 1)  # (B, K + 1)
         seen = functional.one_hot(inputs.ends.clamp_min(0).long(), self.shape.ends).float()  # (B, K, E)
         copied = (weight[:, :-1, None] * known[..., None] * seen).sum(1)

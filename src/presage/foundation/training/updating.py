@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.errors import InputError
-from presage.foundation.evaluating import answer_test
-from presage.foundation.evaluation import Split
+from presage.foundation.evaluation import answer_test
 from presage.foundation.model import Model
+from presage.foundation.scoring import Split
 from presage.foundation.store import Attempt
 from presage.foundation.training.finetuning import RECIPE, finetune_tower
 from presage.foundation.view._replay import SUBMITTED
@@ -23,8 +23,8 @@ from presage.foundation.view.tasks import Task
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from presage.foundation.evaluation import Scores
     from presage.foundation.model import Tower
+    from presage.foundation.scoring import Scores
     from presage.foundation.store import ModelStore
     from presage.foundation.view.examples import Examples
     from presage.traces import Trace

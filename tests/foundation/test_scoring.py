@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from presage.foundation.evaluation import area_under_roc, average_precision, score, split_of
+from presage.foundation.scoring import area_under_roc, average_precision, score, split_of
 from presage.foundation.view.examples import Examples
 from presage.foundation.view.tasks import Task
 
