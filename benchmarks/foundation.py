@@ -20,6 +20,7 @@ import json
 import platform
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
@@ -35,13 +36,13 @@ from presage.foundation.evaluation import answer_test, failure_scores
 from presage.foundation.model import Model
 from presage.foundation.scoring import Split, score, split_of
 from presage.foundation.training.corpus import Corpus, Source
-from presage.foundation.training.finetuning import finetune_tower
-from presage.foundation.training.loop import train
+from presage.foundation.training.finetuning import RECIPE, error_of, finetune_tower
+from presage.foundation.training.loop import Recipe, train
 from presage.foundation.training.network import Network
 from presage.foundation.training.pretraining import Plan, examples_for
-from presage.foundation.training.towers import shape_for, tower_of
+from presage.foundation.training.towers import network_of, shape_for, tower_of
 from presage.foundation.view import numbers
-from presage.foundation.view.examples import Examples, Questions
+from presage.foundation.view.examples import Examples, Questions, at_submits, examples_of
 from presage.foundation.view.jobs import JobHistory, history_of
 from presage.foundation.view.targets import targets_of
 from presage.foundation.view.tasks import Task
@@ -49,6 +50,8 @@ from presage.traces import read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from presage.foundation.model import Tower
 
@@ -91,6 +94,10 @@ ELSEWHERE = {
 """Logs of other kinds that no network of this benchmark is trained on."""
 RULES = ("requested", "last-two", "similar", "state-knn", "qbets")
 ROWS_PER_SITE = 10_000
+KNOWN_JOBS = (0, 10, 100, 1_000, 10_000)
+CUTS, ASKED_AFTER = (0.8, 0.87, 0.94), 500
+"""Where in a log a cluster counts as new, and how many jobs after that are asked about."""
+FEWEST_TO_LEARN = 100
 
 
 def latest(site: str) -> int:
@@ -267,6 +274,46 @@ def memorised(site: str, task: Task, steps: int) -> dict[str, Any]:
     return {name: answer_test(tower, examples(site), part).plain.as_dict() for name, tower in towers.items()}
 
 
+def context(site: str, task: Task, steps: int) -> dict[str, Any]:
+    """Measure how the error falls as more of a new site's finished jobs are known, with and without pre-training."""
+    tower, _ = pretrained(site, task, 0, steps)
+    whole = examples(site).history
+    ran = np.flatnonzero(np.isfinite(whole.start_s) & np.isfinite(whole.end_s) & (whole.end_s > whole.start_s))
+    rows: dict[str, list[dict[str, float]]] = {"zero-shot": [], "fine-tuned": [], "from scratch": []}
+    for known in KNOWN_JOBS:
+        errors: dict[str, list[float]] = {kind: [] for kind in rows}
+        for share in CUTS:
+            cut = int(share * len(ran))
+            part = whole.select(ran[max(cut - known, 0) : cut + ASKED_AFTER])
+            asked = examples_of(part, at_submits(part))
+            learn, judge = np.arange(min(known, cut)), np.arange(min(known, cut), len(part))
+            errors["zero-shot"].append(error_of(tower, asked, judge))
+            if known >= FEWEST_TO_LEARN:
+                fitted = _fitted(tower, asked, learn)
+                for kind, each in fitted.items():
+                    errors[kind].append(error_of(each, asked, judge))
+        for kind, found in errors.items():
+            if found:
+                rows[kind].append(
+                    {"known": known, "log_mae": float(np.mean(found)), "spread": float(np.std(found))}
+                )
+        say(f"{site} {task} {known}: { {kind: round(float(np.mean(e)), 3) for kind, e in errors.items() if e} }")
+    return {"asked_after": ASKED_AFTER, "cuts": list(CUTS), "rows": rows}
+
+
+def _fitted(tower: Tower, asked: Examples, learn: NDArray[np.int64]) -> dict[str, Tower]:
+    """Return the network fine-tuned on some rows, and one of the same shape that has seen nothing else."""
+    corpus = Corpus([Source(asked, tower.task, rows=learn)])
+    tuned = network_of(tower)
+    train(tuned, corpus, tower.scaling, replace(RECIPE, steps=100))
+    torch.manual_seed(0)
+    fresh = Network(shape_for(tower.task))
+    scaling = corpus.scaling(np.random.default_rng(0))
+    train(fresh, corpus, scaling, Recipe(steps=400, warm_up=40))
+    task = tower.task
+    return {"fine-tuned": tower_of(tuned, task, tower.scaling), "from scratch": tower_of(fresh, task, scaling)}
+
+
 def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     """Yield the name of every cell and what makes it, the most important ones first."""
     folds = (*FOLDS["main"], "fresh", "rest")
@@ -278,6 +325,9 @@ def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict
             for fold in folds:
                 for task in Task:
                     yield f"boosting/{fold}/{task}", partial(boosting, fold, task)
+    for site in ("KTH", "Curie", "BLUE"):
+        for task in Task:
+            yield f"context/{site}/{task}", partial(context, site, task, steps)
     for site in ELSEWHERE:
         for task in Task:
             yield f"elsewhere/{site}/{task}", partial(elsewhere, site, task, steps)

@@ -232,10 +232,10 @@ def rollback(
 def pretrain(
     files: Files,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where the model is written.")],
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps of training for each network.")] = 6000,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Steps of training for each network.")] = 1500,
     variants: Annotated[
         int, typer.Option("--variants", min=0, help="Simulated and stretched variants made of each log.")
-    ] = 1,
+    ] = 0,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Jobs of each log that are asked about.")] = 50_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed and logs, the same model.")] = 0,
     name: Annotated[str, typer.Option("--name", help="The version written into the model.")] = "own",

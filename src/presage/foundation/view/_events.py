@@ -77,9 +77,9 @@ def _occupy(view: View, index: int) -> None:
     cluster.used += job.size
     cluster.used_gpus += job.gpus
     cluster.peak = max(cluster.peak, cluster.used)
+    cluster.gpus = max(cluster.gpus, cluster.used_gpus)
     if not cluster.size_is_known:
         cluster.size = max(cluster.size, cluster.used)
-        cluster.gpus = max(cluster.gpus, cluster.used_gpus)
     user.running_size += job.size
     user.running_jobs += 1
     view.queues[job.queue].running_size += job.size
