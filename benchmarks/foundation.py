@@ -275,7 +275,7 @@ def memorised(site: str, task: Task, steps: int) -> dict[str, Any]:
 
 
 def context(site: str, task: Task, steps: int) -> dict[str, Any]:
-    """Measure how the error falls as more of a new site's finished jobs are known, with and without pre-training."""
+    """Measure how the error falls as more finished jobs of a new site are known, with and without pre-training."""
     tower, _ = pretrained(site, task, 0, steps)
     whole = examples(site).history
     ran = np.flatnonzero(np.isfinite(whole.start_s) & np.isfinite(whole.end_s) & (whole.end_s > whole.start_s))

@@ -117,8 +117,10 @@ def forecast(
     # A millisecond later, so that what happened at that very instant is known.
     now_s = (now_ms - history.origin_ms + 1) / 1000.0
     asked_now = _asked_now(history, now_s, new_ids, job_ids) if at_submit is None else NONE
-    if not len(asked_now.asked) and at_submit is None:
-        at_submit = DEFAULT_AT_SUBMIT
+    # Which jobs of a log without starts wait or run now, nobody knows.
+    is_idle = not len(asked_now.asked) or not (history.has_waits or new_ids or job_ids)
+    if at_submit is None and is_idle:
+        at_submit, asked_now = DEFAULT_AT_SUBMIT, NONE
     submitted = len(history) - len(new_ids)
     first = max(0, submitted - CONTEXT_JOBS - (at_submit or 0))
     examples = examples_of(history, Questions.merged(_submits(history, first, submitted), asked_now), first)
