@@ -40,6 +40,9 @@ CELLS = (
     Cell("simulate", ("simulate.py",), budget_min=3),
     Cell("placed", ("placed.py",), budget_min=60),
     Cell("slurm", ("slurm.py",), budget_min=5),
+    Cell("foundation", ("foundation.py",), budget_min=400),
+    Cell("foundation_speed", ("foundation_speed.py",), budget_min=2),
+    Cell("foundation_whatif", ("foundation_whatif.py",), budget_min=2),
     Cell("load_forecast", ("load_forecast.py",), budget_min=8),
     Cell("anomalies", ("anomalies.py",), budget_min=5),
 )

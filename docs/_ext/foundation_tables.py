@@ -131,3 +131,37 @@ def _rivals(site: str, task: str) -> list[tuple[str, float | None]]:
     names = ("state-knn", "similar", "last-two", "boosting", "boosting-refit")
     found = [(f"{name} (in-site)", own.get(name, {}).get("log_mae")) for name in names]
     return [("boosting, zero-shot", boosted.get("log_mae")), *found]
+
+
+def what_if_rows() -> list[tuple[str, ...]]:
+    """Return what the model said of jobs that ask for less, and what the simulator made of them."""
+    path = CELLS.parent / "foundation_whatif.json"
+    if not path.is_file():
+        return []
+    return [
+        (
+            name, f"{row['median_told_s'] / 3600:.1f}", f"{row['median_true_s'] / 3600:.1f}", one(row["log_mae"]),
+            str(row["changed"]), "–" if row["direction_right"] is None else f"{row['direction_right']:.0%}",
+        )
+        for name, row in json.loads(path.read_text())["changes"].items()
+    ]  # fmt: skip
+
+
+def speed_rows() -> list[tuple[str, ...]]:
+    """Return latencies of forecasts on one core, without torch."""
+    path = CELLS.parent / "foundation_speed.json"
+    if not path.is_file():
+        return []
+    found = json.loads(path.read_text())
+    small, large = found["replay"], found["large"]
+    return [
+        (
+            f"{small['log']}, {small['jobs']:,} jobs",
+            *(one(small["forecast_ms"][key], 2) for key in ("p50", "p99")),
+            one(small["update_ms"]["p50"]), f"{small['jobs_per_s']:.0f}",
+        ),
+        (
+            f"{large['nodes']:,} nodes, {large['running']:,} running, {large['waiting']:,} waiting",
+            *(one(large["forecast_ms"][key], 2) for key in ("p50", "p99")), "–", "–",
+        ),
+    ]  # fmt: skip

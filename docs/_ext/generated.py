@@ -628,7 +628,7 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def foundation_results(part: str) -> str:
-    """Return the measurements of the benchmark `foundation`: of waits, of runs, of failures, or what is lost."""
+    """Return one part of what was measured of the model's forecasts."""
     if part in ("wait", "run"):
         rules = ("state-knn", "similar") if part == "wait" else ("last-two", "similar")
         tables = foundation_tables.task_tables(part, rules)
@@ -638,6 +638,19 @@ def foundation_results(part: str) -> str:
         columns = ("user-ema", "boosting, zero-shot", "boosting, in-site")
         head = ("site", "**AUROC, model**", *columns, "**AUPRC, model**", *columns)
         return _table(head, foundation_tables.failure_rows())
+    if part == "what-if":
+        head = (
+            "job asked for",
+            "median wait told, h",
+            "simulated, h",
+            "log MAE",
+            "waits that changed",
+            "direction right",
+        )
+        return _table(head, foundation_tables.what_if_rows())
+    if part == "speed":
+        head = ("cluster", "forecast, ms p50", "p99", "event, ms p50", "jobs per s")
+        return _table(head, foundation_tables.speed_rows())
     return _table(("site", "task", "better", "its log MAE", "the model's"), foundation_tables.losses())
 
 
