@@ -12,6 +12,7 @@ from presage.foundation.forecasting import JobForecast, forecast
 from presage.foundation.live import JobRequest, LiveForecaster
 from presage.foundation.model import Model
 from presage.foundation.view import numbers
+from presage.foundation.view.tasks import Task
 from presage.testing import make_job, make_trace
 from presage.traces import Trace
 from presage.traces.schema import Outcome
@@ -212,6 +213,6 @@ def test_a_watched_cluster_is_forecast(model: Model) -> None:
     waiting = live.submit(JobRequest("last", user="u1", cpus=16, limit_s=3600), 20_100.0)
 
     assert waiting is not None
-    assert live.trackers["wait"].resolved_low == 200  # type: ignore[index]  # a task is its own name
+    assert live.trackers[Task.WAIT].resolved_low == 200
     check(live.forecast("last", 20_400.0))
     assert live.forecast("j199", 20_400.0).stands == "running"

@@ -102,6 +102,11 @@ def test_an_interrupted_training_arrives_where_it_would_have(
     assert all(torch.equal(value, resumed.state_dict()[name]) for name, value in whole.state_dict().items())
     with pytest.raises(InputError, match="another training"):
         train(new_network(), corpus, scaling, replace(SMALL, rate=1e-4), seed=3, checkpoint=path)
+    with pytest.raises(InputError, match="another training"):
+        train(new_network(), corpus, scaling, SMALL, seed=3, logs=["other.swf"], checkpoint=path)
+    path.write_bytes(b"damaged")
+    with pytest.raises(InputError, match="not the state"):
+        train(new_network(), corpus, scaling, SMALL, seed=3, checkpoint=path)
 
 
 def mixture_at(centre: float, scale: float) -> Mixture:

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from presage.errors import InputError
@@ -34,12 +34,17 @@ def load_checkpoint(
 ) -> int:
     """Put a training where it was interrupted, and return how many steps it has done.
 
-    Raises InputError if the file belongs to another training.
+    Raises InputError if the file belongs to another training, or is damaged.
     """
-    with safe_open(path, "pt") as opened:
-        head = opened.metadata()
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
-    if json.loads(head["about"]) != json.loads(json.dumps(about)):
+    try:
+        with safe_open(path, "pt") as opened:
+            head = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 (no mapping)
+    except SafetensorError as error:
+        raise InputError(
+            f"{path.name} is not the state of a training: {error}", remedy="Remove it to begin anew"
+        ) from None
+    if json.loads(head.get("about", "null")) != json.loads(json.dumps(about)):
         raise InputError(
             f"{path.name} is the state of another training",
             expected="the same recipe, seed and logs",

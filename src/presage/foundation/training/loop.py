@@ -14,7 +14,7 @@ from presage.foundation.training.losses import loss_of
 from presage.foundation.training.processes import World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from presage.foundation.scaling import Scaling
@@ -68,16 +68,21 @@ def train(
     recipe: Recipe,
     *,
     seed: int = 0,
+    logs: Sequence[str] = (),
     checkpoint: Path | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> None:
     """Train `network` in place; `on_step` is told the number of each step, from 1, and its loss.
 
     With `checkpoint`, the state is written there now and then, and a training that was interrupted goes on from it
-    to the very weights that it would have reached. Under torchrun every process draws its share of each batch.
+    to the very weights that it would have reached; `logs` names what it learns from, so that no other training
+    goes on from there. Under torchrun every process draws its share of each batch.
     """
     world = World.join()
-    about = {"recipe": asdict(recipe), "seed": seed, "shape": network.shape.as_dict(), "processes": world.size}
+    about = {
+        "recipe": asdict(recipe), "seed": seed, "shape": network.shape.as_dict(), "processes": world.size,
+        "logs": list(logs),
+    }  # fmt: skip
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=recipe.rate, weight_decay=recipe.decay, betas=(0.9, 0.98)
     )

@@ -118,7 +118,10 @@ def pretrain(
             on_progress(f"{task}: loss {loss:.3f}", step / recipe.steps)
 
         checkpoint = None if folder is None else folder / f"{task}.safetensors"
-        train(network, corpus, scaling, recipe, seed=plan.seed, checkpoint=checkpoint, on_step=report)
+        train(
+            network, corpus, scaling, recipe, seed=plan.seed, logs=list(histories), checkpoint=checkpoint,
+            on_step=report,
+        )  # fmt: skip
         towers[task] = tower_of(network, task, scaling)
     facts = {"trained_on": list(histories), "plan": asdict(plan), **(about or {})}
     return Model(towers, facts)
