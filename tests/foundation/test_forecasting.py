@@ -215,4 +215,7 @@ def test_a_watched_cluster_is_forecast(model: Model) -> None:
     assert waiting is not None
     assert live.trackers[Task.WAIT].resolved_low == 200
     check(live.forecast("last", 20_400.0))
-    assert live.forecast("j199", 20_400.0).stands == "running"
+    live.start("j199", 20_300.0)  # told twice
+    live.start("j0", 20_300.0)  # ended long ago
+    running = live.forecast("j199", 20_400.0)
+    assert (running.stands, running.waited_s, running.ran_s) == ("running", 10.0, 490.0)

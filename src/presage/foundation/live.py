@@ -36,6 +36,7 @@ class LiveForecaster:
         self.trackers = {task: IntervalTracker() for task in Task}
         self._pending: dict[Task, dict[str, tuple[float, float]]] = {task: {} for task in Task}
         self._began_s: dict[str, float] = {}
+        self._waited_s: dict[str, float] = {}
         self._threads = ThreadpoolController()
 
     def submit(self, request: JobRequest, time_s: float, *, forecast: bool = True) -> JobForecast | None:
@@ -51,9 +52,12 @@ class LiveForecaster:
         return made
 
     def start(self, job_id: str, time_s: float) -> None:
-        """Tell that a waiting job starts. Raises UsageError for an unknown job."""
+        """Tell that a waiting job starts; of others nothing changes. Raises UsageError for an unknown job."""
         self.cluster.start(job_id, time_s)
+        if job_id in self._waited_s or job_id not in self._began_s:
+            return
         self._learn(Task.WAIT, job_id, time_s)
+        self._waited_s[job_id] = time_s - self._began_s[job_id]
         self._began_s[job_id] = time_s
 
     def end(self, job_id: str, time_s: float, outcome: Outcome | None = None) -> None:
@@ -65,6 +69,7 @@ class LiveForecaster:
         for pending in self._pending.values():
             pending.pop(job_id, None)
         self._began_s.pop(job_id, None)
+        self._waited_s.pop(job_id, None)
 
     def forecast(self, about: JobRequest | str, time_s: float | None = None) -> JobForecast:
         """Forecast a known job as it stands now, or one that might be submitted now.
@@ -93,7 +98,7 @@ class LiveForecaster:
             wait_s=spreads.get(Task.WAIT),
             run_s=spreads[Task.RUN],
             outcome={} if chances is None else dict(zip(OUTCOMES, map(float, chances[0]), strict=True)),
-            waited_s=float(seen[Task.WAIT].age_s[0]) if Task.WAIT in seen else 0.0,
+            waited_s=float(seen[Task.WAIT].age_s[0]) if Task.WAIT in seen else self._waited_s[job_id],
             ran_s=float(seen[Task.RUN].age_s[0]),
         )
 
