@@ -32,7 +32,9 @@ import torch
 import presage
 from presage.foundation.baselines import BASELINES, ForecastsFailures
 from presage.foundation.baselines.boosting import Boosting
+from presage.foundation.baselines.simulation import Simulation
 from presage.foundation.evaluation import answer_test, failure_scores
+from presage.foundation.mixture import log_quantiles
 from presage.foundation.model import Model
 from presage.foundation.scoring import Split, score, split_of
 from presage.foundation.training.corpus import Corpus, Source
@@ -92,12 +94,16 @@ ELSEWHERE = {
     "Google 2011 (Borg)": "google-2011-job_events-000-099.csv.gz",
 }
 """Logs of other kinds that no network of this benchmark is trained on."""
+NAMED = {"pozidriv (Slurm)": ELSEWHERE["pozidriv (Slurm)"], "Eagle (Slurm)": "nrel-eagle-sample.csv.gz"}
+"""Logs that tell the names of jobs."""
+OTHERS = {**ELSEWHERE, **NAMED}
 RULES = ("requested", "last-two", "similar", "state-knn", "qbets")
 ROWS_PER_SITE = 10_000
 KNOWN_JOBS = (0, 10, 100, 1_000, 10_000)
 CUTS, ASKED_AFTER = (0.8, 0.87, 0.94), 500
 """Where in a log a cluster counts as new, and how many jobs after that are asked about."""
 FEWEST_TO_LEARN = 100
+SIMULATED, SHARES = 1_500, (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 
 def latest(site: str) -> int:
@@ -111,12 +117,15 @@ def examples(site: str) -> Examples:
     path = WORK / f"{site}-{numbers.VERSION}.npz"
     if path.exists():
         return load_examples(path)
-    file = ELSEWHERE[site] if site in ELSEWHERE else f"{FILES[site]}.swf.gz"
-    made = examples_for(
-        history_of(read_trace(DATA / file)), Plan(jobs=latest(site)), [*FILES, *ELSEWHERE].index(site)
-    )
+    made = examples_for(history(site), Plan(jobs=latest(site)), [*FILES, *OTHERS].index(site))
     save_examples(made, path)
     return made
+
+
+def history(site: str) -> JobHistory:
+    """Return the jobs of a log."""
+    file = OTHERS[site] if site in OTHERS else f"{FILES[site]}.swf.gz"
+    return history_of(read_trace(DATA / file))
 
 
 def save_examples(made: Examples, path: Path) -> None:
@@ -167,7 +176,7 @@ def trained_on(fold: str) -> list[str]:
 def zero_shot(fold: str, task: Task, seed: int, steps: int) -> dict[str, Any]:
     """Train without the sites of a fold, and measure on each of them, as it is and fine-tuned on its own past."""
     tower, cpu_s = pretrained(fold, task, seed, steps)
-    sites = {}
+    sites: dict[str, dict[str, Any]] = {}
     for site in held_out(fold):
         part = split(site, task)
         answer = answer_test(tower, examples(site), part)
@@ -266,6 +275,51 @@ def elsewhere(site: str, task: Task, steps: int) -> dict[str, Any]:
     return found
 
 
+def names(site: str, steps: int) -> dict[str, Any]:
+    """Measure run times with the names of jobs and without them, zero-shot and fine-tuned."""
+    tower, _ = pretrained("rest", Task.RUN, 0, steps)
+    nameless = history(site)
+    nameless.facts["name"] = 0
+    nameless.facts["name_bits"] = 0
+    made = {"with names": examples(site), "without": examples_for(nameless, Plan(jobs=latest(site)), 0)}
+    found: dict[str, Any] = {}
+    for kind, each in made.items():
+        part = split_of(each, Task.RUN, latest(site))
+        tuned = finetune_tower(tower, each, part.train, part.validate).tower
+        found[kind] = {
+            "jobs": len(part.test),
+            "zero-shot": answer_test(tower, each, part).recalibrated.as_dict(),
+            "fine-tuned": answer_test(tuned, each, part).recalibrated.as_dict(),
+        }
+    return found
+
+
+def simulated(site: str, steps: int) -> dict[str, Any]:
+    """Measure waits by simulating the queue forwards, and the model's forecasts shifted towards them.
+
+    How far they are shifted is chosen by questions before the test.
+    """
+    tower, _ = pretrained(site, Task.WAIT, 0, steps)
+    part, rng = split(site, Task.WAIT), np.random.default_rng(0)
+    logs: dict[str, tuple[NDArray[np.float64], ...]] = {}
+    for name, rows in {"choose": part.validate, "test": part.test}.items():
+        drawn = np.sort(rng.choice(rows, min(SIMULATED, len(rows)), replace=False))
+        told = log_quantiles(tower.answers(examples(site), drawn)[0], np.array([0.5]))[:, 0]
+        simulation_s = Simulation(draws=0).forecast(examples(site), drawn, Task.WAIT)[:, 1]
+        truth = np.log1p(targets_of(examples(site), Task.WAIT).outcome_s[drawn])
+        logs[name] = (told, np.log1p(simulation_s), truth)
+
+    def error(name: str, share: float) -> float:
+        told, simulation, truth = logs[name]
+        return float(np.abs((1 - share) * told + share * simulation - truth).mean() / np.log(10))
+
+    share = min(SHARES, key=partial(error, "choose"))
+    return {
+        "jobs": len(logs["test"][0]), "share": share, "model": error("test", 0.0),
+        "simulation": error("test", 1.0), "both": error("test", share),
+    }  # fmt: skip
+
+
 def memorised(site: str, task: Task, steps: int) -> dict[str, Any]:
     """Compare the shipped model, which was trained on all of a log, with a network that has never seen it."""
     unseen, _ = pretrained(site, task, 0, steps)
@@ -331,6 +385,10 @@ def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict
     for site in ELSEWHERE:
         for task in Task:
             yield f"elsewhere/{site}/{task}", partial(elsewhere, site, task, steps)
+    for site in FOLDS["main"]:
+        yield f"simulated/{site}/wait", partial(simulated, site, steps)
+    for site in NAMED:
+        yield f"names/{site}/run", partial(names, site, steps)
     for site in FOLDS["main"]:
         for task in Task:
             yield f"memorised/{site}/{task}", partial(memorised, site, task, steps)

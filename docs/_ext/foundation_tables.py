@@ -18,6 +18,7 @@ GROUPS = {
     "The others, held out together": ("CM5", "LPC", "MetaCentrum", "OSC", "SDSC-Par"),
 }  # fmt: skip
 ALONE = GROUPS[next(iter(GROUPS))]
+KNOWN_JOBS = (0, 10, 100, 1_000, 10_000)
 NONE = "No measurement is stored here yet. `make prove` makes one."
 
 
@@ -131,6 +132,95 @@ def _rivals(site: str, task: str) -> list[tuple[str, float | None]]:
     names = ("state-knn", "similar", "last-two", "boosting", "boosting-refit")
     found = [(f"{name} (in-site)", own.get(name, {}).get("log_mae")) for name in names]
     return [("boosting, zero-shot", boosted.get("log_mae")), *found]
+
+
+def seconds_rows(task: str) -> list[tuple[str, ...]]:
+    """Return mean absolute errors in hours, of the model and of boosting."""
+    rows = []
+    for sites in GROUPS.values():
+        for site in sites:
+            ours = seeds(site, task, "recalibrated", "mae_s")
+            boosted = cell(f"boosting/{fold_of(site)}/{task}").get("sites", {}).get(site, {})
+            own = cell(f"in-site/{site}/{task}")
+            others = (boosted, own.get("boosting", {}), own.get("boosting-refit", {}))
+            tuned = seeds(site, task, "finetuned", "mae_s")
+            if ours:
+                rows.append(
+                    (
+                        site,
+                        _hours(ours),
+                        *(_hours([each["mae_s"]] if each else []) for each in others),
+                        _hours(tuned),
+                    )
+                )
+    return rows
+
+
+def _hours(seconds: list[float]) -> str:
+    return told([each / 3600 for each in seconds], 2)
+
+
+def context_rows(task: str) -> list[tuple[str, ...]]:
+    """Return how the error falls as more finished jobs of a new cluster are known."""
+    rows = []
+    for path in sorted(CELLS.glob(f"context/*/{task}.json")):
+        for kind, points in json.loads(path.read_text())["rows"].items():
+            by_known = {point["known"]: point["log_mae"] for point in points}
+            rows.append((path.parent.name, kind, *(one(by_known.get(known)) for known in KNOWN_JOBS)))
+    return rows
+
+
+def elsewhere_rows(task: str) -> list[tuple[str, ...]]:
+    """Return the errors on logs of other kinds than any that the network was trained on."""
+    rows = []
+    for path in sorted(CELLS.glob(f"elsewhere/*/{task}.json")):
+        found = json.loads(path.read_text())
+        names = ("last-two", "similar", "state-knn", "boosting", "zero-shot")
+        figures = (one(found.get(name, {}).get("log_mae")) for name in names)
+        rows.append((path.parent.name, *figures, one(found["zero-shot"]["coverage_80"])))
+    return rows
+
+
+def scheduler_rows() -> list[tuple[str, ...]]:
+    """Return the errors under Slurm of networks that have seen no log of it, and of some that have."""
+    rows = []
+    for path in sorted(CELLS.glob("zero-shot/slurm/*.json")):
+        task = path.stem.split("-")[0]
+        for site, found in json.loads(path.read_text())["sites"].items():
+            other = seeds(site, task, "recalibrated", "log_mae")
+            rows.append((site, task, one(found["recalibrated"]["log_mae"]), told(other)))
+    return rows
+
+
+def names_rows() -> list[tuple[str, ...]]:
+    """Return the errors of run times with the names of jobs and without them."""
+    rows = []
+    for path in sorted(CELLS.glob("names/*/run.json")):
+        found = json.loads(path.read_text())
+        for kind in ("zero-shot", "fine-tuned"):
+            errors = (one(found[which][kind]["log_mae"]) for which in ("with names", "without"))
+            rows.append((path.parent.name, str(found["without"]["jobs"]), kind, *errors))
+    return rows
+
+
+def simulated_rows() -> list[tuple[str, ...]]:
+    """Return the errors of waits by simulating the queue forwards, and of both forecasts together."""
+    rows = []
+    for path in sorted(CELLS.glob("simulated/*/wait.json")):
+        found = json.loads(path.read_text())
+        errors = (one(found[name]) for name in ("simulation", "model", "both"))
+        rows.append((path.parent.name, str(found["jobs"]), *errors, f"{found['share']:.0%}"))
+    return rows
+
+
+def memorised_rows() -> list[tuple[str, ...]]:
+    """Return the errors of the shipped model on logs it was trained on, and of networks that never saw them."""
+    rows = []
+    for path in sorted(CELLS.glob("memorised/*/*.json")):
+        found = json.loads(path.read_text())
+        errors = (one(found[name]["log_mae"]) for name in ("shipped", "never seen"))
+        rows.append((path.parent.name, path.stem, *errors))
+    return rows
 
 
 def what_if_rows() -> list[tuple[str, ...]]:

@@ -627,31 +627,57 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(map(str, values))
 
 
-def foundation_results(part: str) -> str:
+def foundation_results(part: str, task: str = "") -> str:
     """Return one part of what was measured of the model's forecasts."""
     if part in ("wait", "run"):
         rules = ("state-knn", "similar") if part == "wait" else ("last-two", "similar")
         tables = foundation_tables.task_tables(part, rules)
         parts = [f"**{title}**\n\n{_table(head, rows)}" for title, head, rows in tables]
         return "\n\n".join(parts) or foundation_tables.NONE
-    if part == "failures":
-        columns = ("user-ema", "boosting, zero-shot", "boosting, in-site")
-        head = ("site", "**AUROC, model**", *columns, "**AUPRC, model**", *columns)
-        return _table(head, foundation_tables.failure_rows())
-    if part == "what-if":
-        head = (
-            "job asked for",
-            "median wait told, h",
-            "simulated, h",
-            "log MAE",
-            "waits that changed",
-            "direction right",
-        )
-        return _table(head, foundation_tables.what_if_rows())
-    if part == "speed":
-        head = ("cluster", "forecast, ms p50", "p99", "event, ms p50", "jobs per s")
-        return _table(head, foundation_tables.speed_rows())
-    return _table(("site", "task", "better", "its log MAE", "the model's"), foundation_tables.losses())
+    make, head = _FOUNDATION[part]
+    return _table(head, make(task) if task else make())
+
+
+_BOOSTED = ("boosting, zero-shot", "boosting, in-site")
+_FOUNDATION: dict[str, tuple[Callable[..., Iterable[Sequence[str]]], tuple[str, ...]]] = {
+    "failures": (
+        foundation_tables.failure_rows,
+        ("site", "**AUROC, model**", "user-ema", *_BOOSTED, "**AUPRC, model**", "user-ema", *_BOOSTED),
+    ),
+    "seconds": (
+        foundation_tables.seconds_rows,
+        ("site", "**model, zero-shot**", *_BOOSTED, "refitted", "model, fine-tuned"),
+    ),
+    "context": (
+        foundation_tables.context_rows,
+        ("site", "network", *(f"{known:,} jobs known" for known in foundation_tables.KNOWN_JOBS)),
+    ),
+    "elsewhere": (
+        foundation_tables.elsewhere_rows,
+        ("log", "last-two", "similar", "state-knn", "boosting, in-site", "**model, zero-shot**",
+         "80 % interval holds"),
+    ),
+    "schedulers": (
+        foundation_tables.scheduler_rows,
+        ("site", "task", "no Slurm log seen", "other Slurm logs seen"),
+    ),
+    "names": (foundation_tables.names_rows, ("log", "jobs tested", "network", "with names", "without")),
+    "simulated": (
+        foundation_tables.simulated_rows,
+        ("site", "jobs tested", "simulation", "model", "both", "share of the simulation"),
+    ),
+    "memorised": (foundation_tables.memorised_rows, ("log", "task", "shipped: trained on it", "never saw it")),
+    "what-if": (
+        foundation_tables.what_if_rows,
+        ("job asked for", "median wait told, h", "simulated, h", "log MAE", "waits that changed",
+         "direction right"),
+    ),
+    "speed": (
+        foundation_tables.speed_rows,
+        ("cluster", "forecast, ms p50", "p99", "event, ms p50", "jobs per s"),
+    ),
+    "losses": (foundation_tables.losses, ("site", "task", "better", "its log MAE", "the model's")),
+}  # fmt: skip
 
 
 PARTS: dict[str, Callable[..., str]] = {

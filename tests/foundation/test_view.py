@@ -47,6 +47,36 @@ def test_numbers_of_a_small_cluster(small: Examples) -> None:
     assert number(small, 1, "fit_by_limit") == pytest.approx(np.log1p(190), abs=0.126)
 
 
+def test_jobs_alike_are_found_whoever_submitted_them() -> None:
+    """Bob's jobs look like carl's first one, ann's do not."""
+    of_ann = [make_job(100 * k, 0, 5000, 8, limit_s=36_000.0, user="ann") for k in range(30)]
+    of_bob = [make_job(100 * k + 50, 0, 60, 1, limit_s=600.0, user="bob") for k in range(30)]
+    new = make_job(20_000, 0, 1, 1, limit_s=600.0, user="carl")
+    history = history_of(make_trace(*of_ann, *of_bob, new, cpus=1000))
+    examples = examples_of(history, at_submits(history))
+
+    assert number(examples, 60, "alike_p50") == pytest.approx(np.log1p(60))
+    assert number(examples, 60, "alike_mean") == pytest.approx(np.log1p(60))
+    assert number(examples, 0, "alike_p50") == -1
+
+
+def test_failures_are_counted_when_jobs_end() -> None:
+    ends = ["completed", "failed", "completed", "completed"]
+    jobs = [make_job(100 * k, 0, 10, user="ann", outcome=end) for k, end in enumerate(ends)]
+    later = [make_job(1000, 0, 1, user="ann"), make_job(1001, 0, 1, user="bob")]
+    history = history_of(make_trace(*jobs, *later, cpus=9))
+    examples = examples_of(history, at_submits(history))
+
+    assert number(examples, 2, "ends_since_failure") == 0
+    assert number(examples, 2, "identical_failed") == 1
+    assert number(examples, 4, "identical_failed") == 0
+    assert number(examples, 4, "ends_since_failure") == pytest.approx(np.log1p(2))
+    assert number(examples, 4, "similar_failures") == pytest.approx(np.log(1 / 4 + 0.001))
+    assert number(examples, 4, "user_failures_slow") == pytest.approx(np.log(0.02 * 0.98**2 + 0.001), abs=1e-4)
+    assert number(examples, 5, "user_failures_slow") == -3
+    assert number(examples, 5, "identical_failed") == -1
+
+
 def test_targets_of_a_small_cluster(small: Examples) -> None:
     waits = targets_of(small, Task.WAIT)
 
@@ -91,10 +121,10 @@ def test_a_watched_cluster_sees_what_a_replayed_log_shows(busy_trace: Trace, his
             program=job["executable"] or "", memory_bytes=job["mem_req_bytes"],
         )  # fmt: skip
         if row % 50 == 49:
-            seen = cluster.see(request, origin_s + now_s)
-            np.testing.assert_allclose(seen[Task.WAIT].x[0], whole.x[row], rtol=1e-4, atol=1e-3)
-            expected = whole.seen(np.array([row]), Task.WAIT)
-            np.testing.assert_allclose(seen[Task.WAIT].tokens, expected.tokens, rtol=1e-3, atol=1e-3)
+            for task, seen in cluster.see(request, origin_s + now_s).items():
+                expected = whole.seen(np.array([row]), task)
+                np.testing.assert_allclose(seen.x, expected.x, rtol=1e-4, atol=1e-3)
+                np.testing.assert_allclose(seen.tokens, expected.tokens, rtol=1e-3, atol=1e-3)
         cluster.submit(request, origin_s + now_s)
 
 

@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 BEYOND = 0.1
 """The share of outcomes that may lie beyond each end."""
 STEP = 0.02
-NEAREST, FURTHEST = -0.9, 10.0
+NEAREST, FURTHEST = -1.0, 10.0
 """How far an end is moved in and out at most, in units of its distance from the median."""
 LONGEST = 30.0
 """Log seconds; longer than any log."""
 SURE, REPAY = 500, 20.0
 """After SURE forecasts their coverage counts half; each point that it is off then changes the aim by a tenth."""
+LEAST, MOST = 0.2, 1.8
+"""How much less and more than BEYOND may be allowed for that."""
 NARROWEST = 0.1
 """Ends are moved in units of their distance from the median, but of no less than this (log seconds)."""
 
@@ -76,7 +78,7 @@ class IntervalTracker:
         experience = min(self.resolved_low, self.resolved_high) / (
             min(self.resolved_low, self.resolved_high) + SURE
         )
-        return BEYOND * float(np.clip(1 + REPAY * experience * (coverage - 1 + 2 * BEYOND), 0.2, 1.8))
+        return BEYOND * float(np.clip(1 + REPAY * experience * (coverage - 1 + 2 * BEYOND), LEAST, MOST))
 
     @property
     def coverage(self) -> float | None:

@@ -54,13 +54,17 @@ class Tower:
     def answer(self, seen: Seen) -> tuple[Curves, Curves | None]:
         """Return the distributions on GRID of some questions, and the chances of each end (B, E).
 
-        The answer is the mean of two: one that sees the numbers of the question, one that sees the earlier jobs
-        alone. On clusters unlike those of the training the second is the better one, elsewhere the first.
+        The distribution is the mean of two: one that sees the numbers of the question, one that sees the earlier
+        jobs alone. On clusters unlike those of the training the second is the better one, elsewhere the first.
+        The ends are those of the second, which ranks jobs better even where it is not needed for durations.
         """
-        x = np.concatenate([self.scaling.apply(seen.x), np.zeros_like(seen.x)])
+        x = self.scaling.apply(seen.x)
+        blind = np.zeros_like(x)
+        blind[:, numbers.ALWAYS_SEEN] = x[:, numbers.ALWAYS_SEEN]
+        x = np.concatenate([x, blind])
         mixture, ends = self.forward.one(seen, x) if len(seen.x) == 1 else self.forward(seen.twice(x))
         curves = _mean_of_halves(mixture.curve(np.tile(seen.age_s, 2)))
-        return curves, None if ends is None else _mean_of_halves(ends.astype(np.float64))
+        return curves, None if ends is None else ends[len(seen.x) :].astype(np.float64)
 
     def answers(self, examples: Examples, rows: NDArray[np.int64]) -> tuple[Curves, Curves | None]:
         """Return the same for many questions, some at a time."""

@@ -87,7 +87,7 @@ class Boosting(ForecastsFailures, Baseline):
         boosters = self._durations_by.get(task)
         if boosters is None:
             raise UsageError(f"Boosting was not fitted for {task.value}s", remedy="Call fit first")
-        x = examples.x[rows]
+        x = examples.x[rows, : task.numbers]
         median = _predicted(boosters[MEDIAN], x)
         found = np.stack([_predicted(boosters[level], x) if level in boosters else median for level in LEVELS], 1)
         # The median is the best of the three: it stays where the others cross it.
@@ -152,7 +152,7 @@ def _usable(part: Part, task: Task) -> Rows:
 def _durations_known(part: Part, task: Task) -> tuple[Any, Any]:
     """Return the numbers of the questions, and the logarithms of the durations relative to their anchors."""
     examples, rows = part[0], _usable(part, task)
-    x = examples.x[rows]
+    x = examples.x[rows, : task.numbers]
     return x, np.log1p(targets_of(examples, task).outcome_s[rows]) - x[:, ANCHOR[task]]
 
 

@@ -76,7 +76,10 @@ class Corpus:
 
     def scaling(self, rng: np.random.Generator) -> Scaling:
         """Return means and spreads over a sample in which every source counts the same."""
-        parts = [source.examples.x[rng.choice(source.rows, NORMALISING)] for source in self.sources]
+        parts = [
+            source.examples.x[rng.choice(source.rows, NORMALISING), : source.task.numbers]
+            for source in self.sources
+        ]
         sample = np.concatenate(parts)
         spread = np.maximum(sample.std(0), SMALLEST_SPREAD)
         return Scaling(sample.mean(0).astype(np.float32), spread.astype(np.float32))

@@ -12,6 +12,7 @@ import torch
 from presage.foundation.training.checkpoints import load_checkpoint, save_checkpoint
 from presage.foundation.training.losses import loss_of
 from presage.foundation.training.processes import World
+from presage.foundation.view import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ class Recipe:
     warm_up: int = 100
     decay: float = 1e-2
     blind: float = 0.5
-    """Share of questions whose numbers are all hidden: what is left are the earlier jobs, which transfer best."""
+    """Share of questions whose numbers are hidden: what is left are the earlier jobs, which transfer best."""
     hidden: float = 0.2
     """Share of single numbers that are hidden."""
     forgotten: float = 0.1
@@ -56,7 +57,9 @@ def rate_at(step: int, recipe: Recipe) -> float:
 def hide(inputs: Inputs, recipe: Recipe) -> Inputs:
     """Return a batch in which some of what is known is hidden at random."""
     rows = len(inputs.x)
-    seen = (torch.rand(rows, 1) > recipe.blind) & (torch.rand(inputs.x.shape) > recipe.hidden)
+    sighted = (torch.rand(rows, 1) > recipe.blind).repeat(1, inputs.x.shape[1])
+    sighted[:, numbers.ALWAYS_SEEN] = True
+    seen = sighted & (torch.rand(inputs.x.shape) > recipe.hidden)
     present = inputs.present & (torch.rand(inputs.present.shape) > recipe.forgotten)
     return inputs._replace(x=inputs.x * seen, present=present)
 

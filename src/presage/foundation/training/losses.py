@@ -68,7 +68,7 @@ def log_likelihood(mixture: Mixture, truth: Truth) -> Tensor:
 
 
 def loss_of(
-    mixture: Mixture, ends: Tensor | None, truth: Truth, shift: Tensor, ends_weight: float = 0.2
+    mixture: Mixture, ends: Tensor | None, truth: Truth, shift: Tensor, ends_weight: float = 0.6
 ) -> Tensor:
     """Return the loss of a batch."""
     loss = ranked_probability_score(mixture, truth, shift).mean()

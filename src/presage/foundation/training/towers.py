@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def shape_for(task: Task, **sizes: int) -> Shape:
     """Return the sizes of a network for one task; those not given are the usual ones."""
     ends = len(OUTCOMES) if task is Task.RUN else 0
-    return Shape(numbers=len(numbers.QUERY), token=len(numbers.TOKEN), ends=ends, **sizes)
+    return Shape(numbers=task.numbers, token=len(numbers.TOKEN), ends=ends, **sizes)
 
 
 def tower_of(network: Network, task: Task, scaling: Scaling) -> Tower:

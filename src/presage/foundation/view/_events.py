@@ -152,13 +152,30 @@ def _remember_end(view: View, index: int) -> None:
     job = view.jobs[index]
     cluster = view.cluster[0]
     user = view.users[job.user]
+    place = cluster.ends % STARTED
     view.finished[cluster.ends] = index
+    view.finished_state[place] = job.habit_state
+    view.finished_keys[place, 0] = job.user
+    view.finished_keys[place, 1] = job.group
+    view.finished_keys[place, 2] = job.queue
+    view.finished_keys[place, 3] = job.program
     cluster.ends += 1
     user.finished[user.ends % RING] = index
     user.ends += 1
     user.last_end_s = job.end_s
     failed = 1.0 if job.outcome > 0 else 0.0
-    user.failures = failed if user.failures < 0 else 0.8 * user.failures + 0.2 * failed
+    user.ends_since_failure = 0 if failed else user.ends_since_failure + 1
+    user.failures = _share_after(user.failures, failed, 0.2)
+    user.failures_slow = _share_after(user.failures_slow, failed, 0.02)
+    queue = view.queues[job.queue]
+    queue.failures = _share_after(queue.failures, failed, 0.02)
+    cluster.failures = _share_after(cluster.failures, failed, 0.005)
+
+
+@inner
+def _share_after(share: float, happened: float, memory: float) -> float:
+    """Return how often something happens, after it did or did not once more; below 0 nothing is known yet."""
+    return happened if share < 0 else (1 - memory) * share + memory * happened
 
 
 @inner

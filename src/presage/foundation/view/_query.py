@@ -6,59 +6,48 @@ import numpy as np
 
 from presage.foundation.view import numbers
 from presage.foundation.view._compiling import compiled, inner
-from presage.foundation.view._events import estimate_s
 from presage.foundation.view._records import (
     AHEAD,
     CLASS_RING,
     DONE,
     RANKED,
-    RING,
     RUNNING,
     SHORT_RING,
     SUBMITS,
     WAITING,
     View,
 )
-from presage.foundation.view._retrieval import (
-    fill_run_context,
-    fill_wait_context,
-    find_neighbours,
-    find_others,
-    find_similar,
-)
+from presage.foundation.view._retrieval import closeness, fill_wait_context, find_neighbours, is_identical
 from presage.foundation.view._scan import write_running, write_waiting
 from presage.foundation.view._summaries import write_quartiles, write_spread
+from presage.foundation.view._work import write_work
 
 P = numbers.PLACE
 AT_REQUEST, AT_RANKS, AT_MACHINE, AT_RATES, AT_PREVIOUS = (
     P["size"], P["rank_size"], P["free"], P["submits_10min"], P["identical_state"],
 )  # fmt: skip
-AT_WAITS, AT_DISTANCES, AT_RUNS, AT_HABITS = P["queue_last"], P["class_jobs"], P["run_last"], P["limit_use"]
-AT_CALENDAR, AT_WAITS_RELATIVE, AT_RUNS_RELATIVE, AT_ANCHORS = (
-    P["hour_sin"], P["queue_last_relative"], P["run_last_relative"], P["wait_anchor"],
+AT_WAITS, AT_DISTANCES, AT_RUNS = P["queue_last"], P["class_jobs"], P["run_last"]
+AT_CALENDAR, AT_WAITS_RELATIVE, AT_RUNS_RELATIVE, AT_ANCHORS, AT_ALIKE = (
+    P["hour_sin"], P["queue_last_relative"], P["run_last_relative"], P["wait_anchor"], P["alike_p10"],
 )  # fmt: skip
 WAITING_JOBS, WAITING_ESTIMATED, USER_JOBS, QUEUE_JOBS = (
     P["waiting_jobs"], P["waiting_estimated"], P["user_jobs"], P["queue_jobs"],
 )  # fmt: skip
-LENGTH_WAITS, LENGTH_RUNS = len(numbers.WAITS), len(numbers.RUNS)
+LENGTH_WAITS, LENGTH_RUNS, LENGTH_ALIKE = len(numbers.WAITS), len(numbers.RUNS), len(numbers.ALIKE_RUNS)
 IN_CLASS, OF_USER, NEIGHBOUR, NEIGHBOUR_MEAN, LATELY = (
     numbers.WAITS.index(name)
     for name in ("class_p10", "user_p25", "neighbour_p10", "neighbour_mean", "recent_p10")
 )
-SIMILAR_P10, OTHERS_P50, LIMIT_AGAIN = (
-    numbers.RUNS.index(n) for n in ("similar_p10", "others_p50", "limit_again")
-)
+SIMILAR_P50, OTHERS_P50 = numbers.RUNS.index("similar_p50"), numbers.RUNS.index("others_p50")
 RANKED_PLACES = np.array(
     [P[name] for name in ("size", "limit", "area_share", "waiting_area", "waiting_jobs", "remaining_by_estimate",
                           "smaller_area", "free", "user_area")]
 )  # fmt: skip
 STATE_PLACES = np.array([P[name] for name in numbers.STATE])
 HABIT_PLACES = np.array([P[name] for name in numbers.HABIT_STATE])
-NEIGHBOURS, SIMILAR, OTHERS = numbers.NEIGHBOURS, numbers.SIMILAR, numbers.OTHERS
+NEIGHBOURS = numbers.NEIGHBOURS
 NEVER = np.float32(-30)
 """What a relative number says where there is nothing to compare with."""
-CLOSE = 1.5
-"""How fast the weight of a neighbour falls with its distance."""
 HOUR_S, SIX_HOURS_S = 3600.0, 21600.0
 
 
@@ -88,7 +77,7 @@ def ask(view: View, index: int, time_s: float, x: np.ndarray, waits: np.ndarray,
     found = find_neighbours(view, state, job.user, job.queue, far, who)
     _write_neighbours(x, view, far, who, found)
     fill_wait_context(view, index, time_s, who, found, waits)
-    _write_runs(x, view, index, time_s, runs)
+    write_work(x, view, index, time_s, runs)
     _write_relative(x, view, index)
     if job.stands == AHEAD:
         for k in range(len(STATE_PLACES)):
@@ -198,18 +187,11 @@ def _write_previous(x: np.ndarray, view: View, index: int, time_s: float, waitin
     identical = waiting_twin
     for back in range(min(user.starts, SHORT_RING)):
         other = user.started[(user.starts - 1 - back) % SHORT_RING]
-        if _is_identical(view, index, other) and other > identical:
+        if is_identical(view, index, other) and other > identical:
             identical = other
     last = user.last_submit
     _write_standing(x, AT_PREVIOUS, view, identical, time_s)
     _write_standing(x, AT_PREVIOUS + 3, view, last if last != index else -1, time_s)
-
-
-@inner
-def _is_identical(view: View, index: int, other: int) -> bool:
-    me = view.jobs[index]
-    job = view.jobs[other]
-    return other != index and job.user == me.user and job.size == me.size and job.limit_s == me.limit_s
 
 
 @inner
@@ -281,7 +263,7 @@ def _write_neighbours(x: np.ndarray, view: View, far: np.ndarray, who: np.ndarra
     weight = weighted = total = 0.0
     for k in range(found):
         waits[k] = view.jobs[who[k]].log_wait
-        close = np.exp(-CLOSE * (far[k] - far[0]))
+        close = closeness(far[k], far[0])
         weight += close
         weighted += close * waits[k]
         total += far[k]
@@ -322,67 +304,13 @@ def remember_submit(view: View, x: np.ndarray) -> None:
 
 
 @inner
-def _write_runs(x: np.ndarray, view: View, index: int, time_s: float, context: np.ndarray) -> None:
-    job = view.jobs[index]
-    user = view.users[job.user]
-    far = np.empty(SIMILAR)
-    similar = np.empty(SIMILAR, np.int64)
-    found = find_similar(view, index, far, similar)
-    far_others = np.empty(OTHERS)
-    others = np.empty(OTHERS, np.int64)
-    found_others = find_others(view, index, far_others, others)
-    fill_run_context(view, index, time_s, similar, found, others, found_others, context)
-    seen = user.ends
-    at = AT_RUNS
-    x[at] = view.jobs[user.finished[(seen - 1) % RING]].log_run if seen >= 1 else -1.0
-    x[at + 1] = view.jobs[user.finished[(seen - 2) % RING]].log_run if seen >= 2 else -1.0
-    total = use = longest = 0.0
-    few = min(seen, 8)
-    for back in range(few):
-        other = view.jobs[user.finished[(seen - 1 - back) % RING]]
-        total += other.log_run
-        use += (other.end_s - other.start_s) / max(other.limit_s, 1.0)
-        longest = max(longest, other.log_run)
-    x[at + 2] = total / few if few else -1.0
-    x[at + 3] = -1.0
-    for back in range(min(seen, RING)):
-        other = user.finished[(seen - 1 - back) % RING]
-        if _is_identical(view, index, other):
-            x[at + 3] = view.jobs[other].log_run
-            break
-    x[at + 4] = longest if few else -1.0
-    x[at + 5] = np.log1p(estimate_s(view, index))
-    values = np.empty(SIMILAR)
-    close = min(found, 12)
-    for k in range(close):
-        values[k] = view.jobs[similar[k]].log_run
-    write_spread(x, at + SIMILAR_P10, values, close)
-    for k in range(min(found_others, 8)):
-        values[k] = view.jobs[others[k]].log_run
-    values[: min(found_others, 8)].sort()
-    x[at + OTHERS_P50] = values[min(found_others, 8) // 2] if found_others else -1.0
-    x[at + LIMIT_AGAIN] = job.log_limit
-    at = AT_HABITS
-    x[at] = use / few if few else -1.0
-    x[at + 1] = np.log1p(seen)
-    x[at + 2] = np.log1p(time_s - user.last_end_s) if user.last_end_s >= 0 else -1.0
-    x[at + 3] = np.log1p(time_s - view.jobs[user.last_submit].submit_s) if user.last_submit >= 0 else -1.0
-    for k in range(close):
-        other = view.jobs[similar[k]]
-        values[k] = other.log_run - other.log_limit
-    write_quartiles(x, at + 4, values, close, -9.0)
-    x[at + 7] = np.log1p(close)
-    x[at + 8] = user.failures
-
-
-@inner
 def _write_relative(x: np.ndarray, view: View, index: int) -> None:
     """Write the anchors, and every duration of the past relative to its anchor."""
     job = view.jobs[index]
     wait_anchor = x[AT_WAITS + NEIGHBOUR_MEAN]
     if wait_anchor < 0:
         wait_anchor = max(view.cluster[0].mean_wait, np.float32(0))
-    run_anchor = x[AT_RUNS + SIMILAR_P10 + 2]
+    run_anchor = x[AT_RUNS + SIMILAR_P50]
     if run_anchor < 0:
         run_anchor = x[AT_RUNS + OTHERS_P50]
     if run_anchor < 0:
@@ -393,6 +321,9 @@ def _write_relative(x: np.ndarray, view: View, index: int) -> None:
     for k in range(LENGTH_RUNS):
         past = x[AT_RUNS + k]
         x[AT_RUNS_RELATIVE + k] = past - run_anchor if past >= 0 else NEVER
+    for k in range(LENGTH_ALIKE):
+        past = x[AT_ALIKE + k]
+        x[AT_ALIKE + LENGTH_ALIKE + k] = past - run_anchor if past >= 0 else NEVER
     x[AT_ANCHORS] = wait_anchor
     x[AT_ANCHORS + 1] = run_anchor
     if job.stands == AHEAD:

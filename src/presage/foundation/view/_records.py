@@ -28,7 +28,7 @@ RING = 128
 """Finished and started jobs remembered per user."""
 SHORT_RING = 64
 STARTED = 5000
-"""Started jobs among which neighbours are looked for; also finished ones, for run times."""
+"""Started jobs among which neighbours are looked for, and finished ones."""
 SUBMITS = 512
 RANKED = 9
 CLASS_RING = 50
@@ -80,7 +80,9 @@ USER = np.dtype(
         ("running_jobs", np.float64),
         ("last_wait", np.float32),
         ("mean_wait", np.float32),
-        ("failures", np.float32),
+        ("failures", np.float32),  # shares of the last few that did not complete, -1: none ended yet
+        ("failures_slow", np.float32),
+        ("ends_since_failure", np.int64),
     ]
 )
 QUEUE = np.dtype(
@@ -90,6 +92,7 @@ QUEUE = np.dtype(
         ("running_size", np.float64),
         ("last_wait", np.float32),
         ("mean_wait", np.float32),
+        ("failures", np.float32),
     ]
 )
 CLASS = np.dtype([("waits", np.float32, (CLASS_RING,)), ("starts", np.int64)])
@@ -110,6 +113,7 @@ CLUSTER = np.dtype(
         ("ends", np.int64),
         ("last_end_s", np.float64),
         ("mean_wait", np.float32),
+        ("failures", np.float32),
         ("submits_10min", np.int64),  # the first job not older than that
         ("submits_60min", np.int64),
         ("starts_10min", np.int64),
@@ -138,6 +142,10 @@ class View(NamedTuple):
     """The states of the last STARTED of them at their submits, as a ring."""
     started_keys: Ints
     """Their users and queues."""
+    finished_state: Floats
+    """The habits of the last STARTED that finished, at their submits, as a ring."""
+    finished_keys: Ints
+    """Their users, groups, queues and programs."""
 
 
 def new_view(jobs: int, users: int, queues: int, classes: int) -> View:
@@ -154,14 +162,16 @@ def new_view(jobs: int, users: int, queues: int, classes: int) -> View:
         np.zeros(jobs, np.int32),
         np.zeros((STARTED, len(numbers.STATE)), np.float32),
         np.zeros((STARTED, 2), np.int32),
+        np.zeros((STARTED, len(numbers.HABIT_STATE)), np.float32),
+        np.zeros((STARTED, 4), np.int32),
     )
     view.users["last_submit"] = -1
-    for name in ("last_end_s", "last_wait", "mean_wait", "failures"):
+    for name in ("last_end_s", "last_wait", "mean_wait", "failures", "failures_slow"):
         view.users[name] = -1
-    for name in ("last_wait", "mean_wait"):
+    for name in ("last_wait", "mean_wait", "failures"):
         view.queues[name] = -1
     for name in ("peak", "largest_user_size", "most_user_jobs", "size", "gpus"):
         view.cluster[name] = 1
-    view.cluster["mean_wait"] = -1
-    view.cluster["last_end_s"] = -1
+    for name in ("mean_wait", "last_end_s", "failures"):
+        view.cluster[name] = -1
     return view

@@ -13,11 +13,17 @@ from presage.foundation.view._summaries import insert, share_in_common
 NEIGHBOURS, OF_USER, RECENT, STILL_WAITING = (
     numbers.NEIGHBOURS, numbers.OF_USER, numbers.RECENT, numbers.STILL_WAITING,
 )  # fmt: skip
-SIMILAR, LATEST, OTHERS, STILL_RUNNING = (
-    numbers.SIMILAR, numbers.LATEST, numbers.OTHERS, numbers.STILL_RUNNING,
+SIMILAR, LATEST, OTHERS, ALIKE, STILL_RUNNING = (
+    numbers.SIMILAR, numbers.LATEST, numbers.OTHERS, numbers.ALIKE, numbers.STILL_RUNNING,
 )  # fmt: skip
 WEIGHTS = np.array(list(numbers.STATE_WEIGHTS.values()), np.float32)
 OTHER_USER, OTHER_QUEUE, PER_START = np.float32(0.6), np.float32(1.2), np.float32(0.0004)
+HABIT_WEIGHTS = np.array(list(numbers.HABIT_WEIGHTS.values()), np.float32)
+UNLIKE = np.array([0.6, 0.3, 0.2, 0.5], np.float32)
+"""What another user, group, queue and program add to the distance of two jobs as work."""
+PER_END = np.float32(0.00006)
+CLOSE = 1.5
+"""How fast the weight of a neighbour falls with its distance."""
 FINISHED = 3000
 """Finished jobs of anyone among which some like the new one are looked for."""
 
@@ -122,6 +128,36 @@ def find_others(view: View, index: int, far: np.ndarray, who: np.ndarray) -> int
 
 
 @inner
+def find_alike(view: View, index: int, habits: np.ndarray, far: np.ndarray, who: np.ndarray) -> int:
+    """Write the finished jobs of anyone that were submitted in the most similar circumstances, nearest first.
+
+    Returns how many there are.
+    """
+    me = view.jobs[index]
+    ends = view.cluster[0].ends
+    found = 0
+    for back in range(min(ends, STARTED)):
+        order = ends - 1 - back
+        place = order % STARTED
+        distance = PER_END * np.float32(back)
+        if view.finished_keys[place, 0] != me.user:
+            distance += UNLIKE[0]
+        if view.finished_keys[place, 1] != me.group:
+            distance += UNLIKE[1]
+        if view.finished_keys[place, 2] != me.queue:
+            distance += UNLIKE[2]
+        if view.finished_keys[place, 3] != me.program:
+            distance += UNLIKE[3]
+        if found == ALIKE and distance >= far[ALIKE - 1]:
+            continue
+        for k in range(len(HABIT_WEIGHTS)):
+            apart = min(abs(view.finished_state[place, k] - habits[k]), np.float32(5))
+            distance += HABIT_WEIGHTS[k] * apart
+        found = insert(distance, view.finished[order], far, who, found)
+    return found
+
+
+@inner
 def fill_run_context(
     view: View,
     index: int,
@@ -130,6 +166,8 @@ def fill_run_context(
     found: int,
     others: np.ndarray,
     found_others: int,
+    alike: np.ndarray,
+    found_alike: int,
     out: np.ndarray,
 ) -> None:
     """Write which jobs go into the context of a run time; -1 where there are fewer."""
@@ -143,6 +181,8 @@ def fill_run_context(
     at += LATEST
     out[at : at + found_others] = others[:found_others]
     at += OTHERS
+    out[at : at + found_alike] = alike[:found_alike]
+    at += ALIKE
     count = 0
     running = view.cluster[0].running
     scores = np.empty(STILL_RUNNING)
@@ -179,3 +219,17 @@ def _likeness(view: View, index: int, other: int) -> float:
     if me.name_bits and job.name != me.name:
         score += 0.8 * (1.0 - share_in_common(me.name_bits, job.name_bits))
     return score
+
+
+@inner
+def is_identical(view: View, index: int, other: int) -> bool:
+    """Return whether another job is of the same user and asks for the same."""
+    me = view.jobs[index]
+    job = view.jobs[other]
+    return other != index and job.user == me.user and job.size == me.size and job.limit_s == me.limit_s
+
+
+@inner
+def closeness(distance: float, nearest: float) -> float:
+    """Return how much a neighbour counts, against the nearest one."""
+    return np.exp(-CLOSE * (distance - nearest))

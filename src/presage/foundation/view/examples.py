@@ -107,7 +107,7 @@ class Examples:
         outcomes, ends = np.empty(shape, np.float32), np.empty(shape, np.int32)
         asked, time_s = self.questions.asked, self.questions.time_s
         fill_batch(self.jobs, rows, asked, time_s, self.x, contexts, task is Task.WAIT, tokens, outcomes, ends)
-        x = self.x[rows]
+        x = self.x[rows, : task.numbers]
         return Seen(
             task, x, x[:, ANCHOR[task]], tokens, contexts[rows] >= 0, outcomes, ends, self.age_s(task, rows)
         )

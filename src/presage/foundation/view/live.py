@@ -133,8 +133,8 @@ class LiveCluster:
         fill_tokens(
             self._view.jobs, row, now_s, self._x[0], context[0], task is Task.WAIT, tokens[0], outcomes[0], ends[0]
         )
-        anchor = self._x[:, ANCHOR[task]]
-        return Seen(task, self._x, anchor, tokens, context >= 0, outcomes, ends, np.array([now_s - since_s]))
+        x = self._x[:, : task.numbers]
+        return Seen(task, x, x[:, ANCHOR[task]], tokens, context >= 0, outcomes, ends, np.array([now_s - since_s]))
 
     def _ask(self, row: int, now_s: float) -> None:
         self._x = np.zeros((1, len(numbers.QUERY)), np.float32)

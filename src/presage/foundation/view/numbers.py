@@ -7,7 +7,7 @@ or a flag, so that a cluster of any size and speed looks alike. -1 stands for "n
 
 from __future__ import annotations
 
-VERSION = 1
+VERSION = 2
 
 
 def _spread(name: str) -> tuple[str, ...]:
@@ -57,10 +57,17 @@ CALENDAR = ("hour_sin", "hour_cos", "weekend")
 WAITS_RELATIVE = tuple(f"{name}_relative" for name in WAITS)
 RUNS_RELATIVE = tuple(f"{name}_relative" for name in RUNS)
 ANCHORS = ("wait_anchor", "run_anchor")
+ALIKE_RUNS = (*_spread("alike"), "alike_mean")
+FAILURES = (
+    "alike_failures", "similar_failures", "identical_failed", "user_failures_log", "user_failures_slow",
+    "ends_since_failure", "queue_failures", "cluster_failures",
+)  # fmt: skip
+WORK = (*ALIKE_RUNS, *(f"{name}_relative" for name in ALIKE_RUNS), "alike_distance", *FAILURES)
+"""What only those networks read that forecast run times and ends; the others take the numbers before them."""
 
 GROUPS = (
     REQUEST, RANKS, MACHINE, WAITING, RUNNING, RATES, PREVIOUS, WAITS, DISTANCES, RUNS, HABITS, CALENDAR,
-    WAITS_RELATIVE, RUNS_RELATIVE, ANCHORS,
+    WAITS_RELATIVE, RUNS_RELATIVE, ANCHORS, WORK,
 )  # fmt: skip
 QUERY = tuple(name for group in GROUPS for name in group)
 DURATIONS = (
@@ -69,9 +76,12 @@ DURATIONS = (
     "remaining_by_estimate", "elapsed_area", "fit_by_limit", "fit_by_estimate", "since_start", "since_end",
     "started_area", "user_drain", "queue_drain", "cluster_drain", "identical_since", "identical_wait",
     "previous_since", "previous_wait", *WAITS, *RUNS, "since_user_end", "since_user_submit", *ANCHORS,
+    *ALIKE_RUNS,
 )  # fmt: skip
 """Those that are logarithms of seconds: a clock that ran at another speed would change them all alike."""
 PLACE = {name: place for place, name in enumerate(QUERY)}
+ALWAYS_SEEN = slice(PLACE[FAILURES[0]], PLACE[FAILURES[-1]] + 1)
+"""Shares that mean the same on every cluster: not hidden where all other numbers are."""
 
 STATE_WEIGHTS = {
     "size": 0.5, "limit": 0.4, "slack": 1.5, "fits": 0.7, "waiting_jobs": 0.3, "waiting_area": 0.12,
@@ -82,18 +92,21 @@ STATE_WEIGHTS = {
 }  # fmt: skip
 """The numbers that make two states alike, and how much one unit of difference counts."""
 STATE = tuple(STATE_WEIGHTS)
-HABIT_STATE = (
-    "size", "limit", "size_share", "memory", "gpus", "finished_jobs", "user_running", "user_jobs",
-    "since_user_submit", "limit_against_usual", "user_failures", "run_estimate", "run_last", "run_mean",
-    "similar_p50", "elapsed_of_user", "hour_sin", "hour_cos",
-)  # fmt: skip
-"""The numbers by whose differences the model compares jobs as work: what a user was about at the submit."""
+HABIT_WEIGHTS = {
+    "size": 0.5, "limit": 0.9, "size_share": 0.0, "memory": 0.5, "gpus": 0.3, "finished_jobs": 0.09,
+    "user_running": 0.42, "user_jobs": 0.4, "since_user_submit": 0.16, "limit_against_usual": 0.0,
+    "user_failures": 0.4, "run_estimate": 0.03, "run_last": 0.15, "run_mean": 0.1, "similar_p50": 0.1,
+    "elapsed_of_user": 0.05, "hour_sin": 0.1, "hour_cos": 0.1, "user_area": 0.15, "user_oldest": 0.2,
+    "since_user_end": 0.05, "run_identical": 0.1, "similar_p75": 0.08, "limit_use": 0.12,
+}  # fmt: skip
+"""The same for jobs as work: what a user was about at the submit. Weight 0: compared, but not searched by."""
+HABIT_STATE = tuple(HABIT_WEIGHTS)
 
 # Earlier jobs shown to the model, by why they are shown.
 NEIGHBOURS, OF_USER, RECENT, STILL_WAITING = 24, 12, 12, 8
 WAIT_CONTEXT = NEIGHBOURS + OF_USER + RECENT + STILL_WAITING
-SIMILAR, LATEST, OTHERS, STILL_RUNNING = 20, 8, 12, 12
-RUN_CONTEXT = SIMILAR + LATEST + OTHERS + STILL_RUNNING
+SIMILAR, LATEST, OTHERS, ALIKE, STILL_RUNNING = 16, 8, 8, 16, 12
+RUN_CONTEXT = SIMILAR + LATEST + OTHERS + ALIKE + STILL_RUNNING
 
 TOKEN_VALUES = (
     "outcome_relative", "outcome", "censored", "age", "known_for", "residual", "outcome_against_its_limit",

@@ -53,7 +53,8 @@ class Seen:
     def stretched(self, factors: Floats) -> Seen:
         """Return what would have been seen if the clock of each question had run at another speed (B,)."""
         x = self.x.copy()
-        x[:, DURATIONS] = _stretched(x[:, DURATIONS], factors[:, None])
+        durations = DURATIONS[x.shape[1] > DURATIONS]
+        x[:, durations] = _stretched(x[:, durations], factors[:, None])
         outcomes = _stretched(self.outcomes, factors[:, None])
         tokens = self.tokens.copy()
         tokens[:, :, TOKEN_DURATIONS] = _stretched(8 * tokens[:, :, TOKEN_DURATIONS], factors[:, None, None]) / 8
