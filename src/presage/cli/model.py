@@ -230,7 +230,7 @@ def rollback(
 
 @app.command()
 def pretrain(
-    files: Files,
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Logs, each of a cluster of its own.")],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where the model is written.")],
     steps: Annotated[int, typer.Option("--steps", min=1, help="Steps of training for each network.")] = 1500,
     variants: Annotated[

@@ -165,17 +165,24 @@ def _remember_end(view: View, index: int) -> None:
     user.last_end_s = job.end_s
     failed = 1.0 if job.outcome > 0 else 0.0
     user.ends_since_failure = 0 if failed else user.ends_since_failure + 1
-    user.failures = _share_after(user.failures, failed, 0.2)
-    user.failures_slow = _share_after(user.failures_slow, failed, 0.02)
+    user.failures = _mean_after(user.failures, failed, 0.2)
+    user.failures_slow = _mean_after(user.failures_slow, failed, 0.02)
     queue = view.queues[job.queue]
-    queue.failures = _share_after(queue.failures, failed, 0.02)
-    cluster.failures = _share_after(cluster.failures, failed, 0.005)
+    queue.failures = _mean_after(queue.failures, failed, 0.02)
+    cluster.failures = _mean_after(cluster.failures, failed, 0.005)
+    if job.work_anchor > 0:  # else it was never asked about
+        error = abs(job.log_run - job.work_anchor)
+        user.work_error = _mean_after(user.work_error, error, 0.1)
+        cluster.work_error = _mean_after(cluster.work_error, error, 0.005)
+        error = abs(job.log_run - job.run_anchor)
+        user.run_error = _mean_after(user.run_error, error, 0.1)
+        cluster.run_error = _mean_after(cluster.run_error, error, 0.005)
 
 
 @inner
-def _share_after(share: float, happened: float, memory: float) -> float:
-    """Return how often something happens, after it did or did not once more; below 0 nothing is known yet."""
-    return happened if share < 0 else (1 - memory) * share + memory * happened
+def _mean_after(mean: float, value: float, memory: float) -> float:
+    """Return the mean of what was seen lately, after one more value; below 0 there was none yet."""
+    return value if mean < 0 else (1 - memory) * mean + memory * value
 
 
 @inner

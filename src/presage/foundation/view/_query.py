@@ -45,6 +45,7 @@ RANKED_PLACES = np.array(
 )  # fmt: skip
 STATE_PLACES = np.array([P[name] for name in numbers.STATE])
 HABIT_PLACES = np.array([P[name] for name in numbers.HABIT_STATE])
+AT_WORK_ANCHOR, AT_ALIKE_P50 = P["work_anchor"], P["alike_p50"]
 NEIGHBOURS = numbers.NEIGHBOURS
 NEVER = np.float32(-30)
 """What a relative number says where there is nothing to compare with."""
@@ -324,8 +325,11 @@ def _write_relative(x: np.ndarray, view: View, index: int) -> None:
     for k in range(LENGTH_ALIKE):
         past = x[AT_ALIKE + k]
         x[AT_ALIKE + LENGTH_ALIKE + k] = past - run_anchor if past >= 0 else NEVER
+    work_anchor = x[AT_ALIKE_P50] if x[AT_ALIKE_P50] >= 0 else run_anchor
     x[AT_ANCHORS] = wait_anchor
     x[AT_ANCHORS + 1] = run_anchor
+    x[AT_WORK_ANCHOR] = work_anchor
     if job.stands == AHEAD:
         job.wait_anchor = wait_anchor
         job.run_anchor = run_anchor
+        job.work_anchor = work_anchor

@@ -64,6 +64,7 @@ JOB = np.dtype(
         ("log_run", np.float32),
         ("wait_anchor", np.float32),  # as it was at the submit, like `state`
         ("run_anchor", np.float32),
+        ("work_anchor", np.float32),
         ("state", np.float32, (len(numbers.STATE),)),
         ("habit_state", np.float32, (len(numbers.HABIT_STATE),)),
     ]
@@ -83,6 +84,8 @@ USER = np.dtype(
         ("failures", np.float32),  # shares of the last few that did not complete, -1: none ended yet
         ("failures_slow", np.float32),
         ("ends_since_failure", np.int64),
+        ("work_error", np.float32),  # how far the anchors of run times were off lately, -1: not known yet
+        ("run_error", np.float32),
     ]
 )
 QUEUE = np.dtype(
@@ -114,6 +117,8 @@ CLUSTER = np.dtype(
         ("last_end_s", np.float64),
         ("mean_wait", np.float32),
         ("failures", np.float32),
+        ("work_error", np.float32),
+        ("run_error", np.float32),
         ("submits_10min", np.int64),  # the first job not older than that
         ("submits_60min", np.int64),
         ("starts_10min", np.int64),
@@ -166,12 +171,12 @@ def new_view(jobs: int, users: int, queues: int, classes: int) -> View:
         np.zeros((STARTED, 4), np.int32),
     )
     view.users["last_submit"] = -1
-    for name in ("last_end_s", "last_wait", "mean_wait", "failures", "failures_slow"):
+    for name in ("last_end_s", "last_wait", "mean_wait", "failures", "failures_slow", "work_error", "run_error"):
         view.users[name] = -1
     for name in ("last_wait", "mean_wait", "failures"):
         view.queues[name] = -1
     for name in ("peak", "largest_user_size", "most_user_jobs", "size", "gpus"):
         view.cluster[name] = 1
-    for name in ("mean_wait", "last_end_s", "failures"):
+    for name in ("mean_wait", "last_end_s", "failures", "work_error", "run_error"):
         view.cluster[name] = -1
     return view

@@ -13,7 +13,7 @@ AT_SAME, AT_KINDS, AT_STATE = VALUES, VALUES + SAME, VALUES + SAME + KINDS
 STATE, HABITS = len(numbers.STATE), len(numbers.HABIT_STATE)
 HABIT_PLACES = np.array([numbers.PLACE[name] for name in numbers.HABIT_STATE])
 STATE_PLACES = np.array([numbers.PLACE[name] for name in numbers.STATE])
-WAIT_ANCHOR, RUN_ANCHOR = numbers.PLACE["wait_anchor"], numbers.PLACE["run_anchor"]
+WAIT_ANCHOR, WORK_ANCHOR = numbers.PLACE["wait_anchor"], numbers.PLACE["work_anchor"]
 
 
 def _kinds(*counts: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def _fill(
 
     Rows of a context that has no such job are zero; their outcome is 0.
     """
-    anchor = x[WAIT_ANCHOR] if is_wait else x[RUN_ANCHOR]
+    anchor = x[WAIT_ANCHOR] if is_wait else x[WORK_ANCHOR]
     for k in range(len(context)):
         other = context[k]
         for place in range(out.shape[1]):
@@ -79,7 +79,7 @@ def _write_values(
 ) -> None:  # fmt: skip
     me = jobs[index]
     job = jobs[other]
-    its_anchor = job.wait_anchor if is_wait else job.run_anchor
+    its_anchor = job.wait_anchor if is_wait else job.work_anchor
     known_s = job.start_s if is_wait or censored else job.end_s
     out[k, 0] = (outcome - anchor) / 2
     out[k, 1] = outcome / 8

@@ -26,7 +26,10 @@ SIMILAR_P10, OTHERS_P50, LIMIT_AGAIN = (
 )
 HABIT_PLACES = np.array([P[name] for name in numbers.HABIT_STATE])
 SIMILAR, OTHERS, ALIKE = numbers.SIMILAR, numbers.OTHERS, numbers.ALIKE
+AT_TRUST = P["user_work_error"]
 RARE, UNKNOWN = 0.001, -3.0
+USUAL_ERROR = 1.0
+"""Of an anchor in log seconds, where none is known yet."""
 
 
 @inner
@@ -46,6 +49,7 @@ def write_work(x: np.ndarray, view: View, index: int, time_s: float, context: np
     found_alike = find_alike(view, index, habits, far_alike, alike)
     _write_alike(x, view, far_alike, alike, found_alike)
     _write_failures(x, view, index, similar, found)
+    _write_trust(x, view, index)
     fill_run_context(view, index, time_s, similar, found, others, found_others, alike, found_alike, context)
 
 
@@ -89,6 +93,22 @@ def _write_failures(x: np.ndarray, view: View, index: int, similar: np.ndarray, 
     x[at + 5] = np.log1p(user.ends_since_failure)
     x[at + 6] = _log_share(view.queues[job.queue].failures)
     x[at + 7] = _log_share(view.cluster[0].failures)
+
+
+@inner
+def _write_trust(x: np.ndarray, view: View, index: int) -> None:
+    """Write how far the two anchors of run times were off lately, for jobs of the user and for all."""
+    user = view.users[view.jobs[index].user]
+    cluster = view.cluster[0]
+    x[AT_TRUST] = _known_error(user.work_error)
+    x[AT_TRUST + 1] = _known_error(user.run_error)
+    x[AT_TRUST + 2] = _known_error(cluster.work_error)
+    x[AT_TRUST + 3] = _known_error(cluster.run_error)
+
+
+@inner
+def _known_error(error: float) -> float:
+    return error if error >= 0 else USUAL_ERROR
 
 
 @inner

@@ -62,7 +62,10 @@ FAILURES = (
     "alike_failures", "similar_failures", "identical_failed", "user_failures_log", "user_failures_slow",
     "ends_since_failure", "queue_failures", "cluster_failures",
 )  # fmt: skip
-WORK = (*ALIKE_RUNS, *(f"{name}_relative" for name in ALIKE_RUNS), "alike_distance", *FAILURES)
+TRUST = ("user_work_error", "user_run_error", "work_error", "run_error")
+WORK = (
+    "work_anchor", *ALIKE_RUNS, *(f"{name}_relative" for name in ALIKE_RUNS), "alike_distance", *FAILURES, *TRUST,
+)  # fmt: skip
 """What only those networks read that forecast run times and ends; the others take the numbers before them."""
 
 GROUPS = (
@@ -76,12 +79,12 @@ DURATIONS = (
     "remaining_by_estimate", "elapsed_area", "fit_by_limit", "fit_by_estimate", "since_start", "since_end",
     "started_area", "user_drain", "queue_drain", "cluster_drain", "identical_since", "identical_wait",
     "previous_since", "previous_wait", *WAITS, *RUNS, "since_user_end", "since_user_submit", *ANCHORS,
-    *ALIKE_RUNS,
+    "work_anchor", *ALIKE_RUNS,
 )  # fmt: skip
 """Those that are logarithms of seconds: a clock that ran at another speed would change them all alike."""
 PLACE = {name: place for place, name in enumerate(QUERY)}
-ALWAYS_SEEN = slice(PLACE[FAILURES[0]], PLACE[FAILURES[-1]] + 1)
-"""Shares that mean the same on every cluster: not hidden where all other numbers are."""
+ALWAYS_SEEN = slice(PLACE[FAILURES[0]], PLACE[TRUST[-1]] + 1)
+"""Shares and errors that mean the same on every cluster: not hidden where all other numbers are."""
 
 STATE_WEIGHTS = {
     "size": 0.5, "limit": 0.4, "slack": 1.5, "fits": 0.7, "waiting_jobs": 0.3, "waiting_area": 0.12,

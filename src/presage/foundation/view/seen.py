@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
-ANCHOR = {Task.WAIT: numbers.PLACE["wait_anchor"], Task.RUN: numbers.PLACE["run_anchor"]}
+ANCHOR = {Task.WAIT: numbers.PLACE["wait_anchor"], Task.RUN: numbers.PLACE["work_anchor"]}
 
 DURATIONS = np.array([numbers.PLACE[name] for name in numbers.DURATIONS])
 TOKEN_DURATIONS = np.array([numbers.TOKEN.index(name) for name in numbers.TOKEN_DURATIONS])
