@@ -57,7 +57,9 @@ def test_jobs_alike_are_found_whoever_submitted_them() -> None:
 
     assert number(examples, 60, "alike_p50") == pytest.approx(np.log1p(60))
     assert number(examples, 60, "alike_mean") == pytest.approx(np.log1p(60))
+    assert number(examples, 60, "work_anchor") == pytest.approx(np.log1p(60))
     assert number(examples, 0, "alike_p50") == -1
+    assert number(examples, 0, "work_anchor") == number(examples, 0, "run_anchor")
 
 
 def test_failures_are_counted_when_jobs_end() -> None:
@@ -75,6 +77,20 @@ def test_failures_are_counted_when_jobs_end() -> None:
     assert number(examples, 4, "user_failures_slow") == pytest.approx(np.log(0.02 * 0.98**2 + 0.001), abs=1e-4)
     assert number(examples, 5, "user_failures_slow") == -3
     assert number(examples, 5, "identical_failed") == -1
+
+
+def test_what_anchors_were_worth_is_remembered() -> None:
+    """Ann's jobs all run for a minute; the first is expected to take an e-th of its limit, the others as long."""
+    of_ann = [make_job(1000 * k, 0, 60, limit_s=600.0, user="ann") for k in range(4)]
+    history = history_of(make_trace(*of_ann, make_job(9000, 0, 60, user="bob"), cpus=9))
+    examples = examples_of(history, at_submits(history))
+    first_error = abs(np.log1p(60) - (np.log1p(600) - 1))
+
+    assert number(examples, 0, "user_work_error") == 1
+    assert number(examples, 1, "user_work_error") == pytest.approx(first_error, abs=1e-4)
+    assert number(examples, 3, "user_work_error") == pytest.approx(first_error * 0.9**2, abs=1e-4)
+    assert number(examples, 3, "work_error") == pytest.approx(first_error * 0.995**2, abs=1e-4)
+    assert number(examples, 4, "user_work_error") == 1
 
 
 def test_targets_of_a_small_cluster(small: Examples) -> None:
