@@ -61,6 +61,7 @@ MODULES = (
     "presage.policies",
     "presage.simulator",
     "presage.simulator.detailed",
+    "presage.environments",
     "presage.foundation",
     "presage.foundation.baselines",
     "presage.foundation.load",
