@@ -5,12 +5,16 @@ Importing this module registers them: `gymnasium.make("presage/BatchOrder-v1")`.
 
 from __future__ import annotations
 
-import gymnasium
+from presage.environments.requirements import require_learn
 
-from presage.environments._batch import FEATURES
-from presage.environments.batch_order import BatchOrder, BatchOrderVector
-from presage.environments.objectives import Objective
-from presage.environments.workloads import Episode, Mixed, Windows, Workload
+require_learn()
+
+import gymnasium  # noqa: E402
+
+from presage.environments._batch import FEATURES  # noqa: E402
+from presage.environments.batch_order import BatchOrder, BatchOrderVector  # noqa: E402
+from presage.environments.objectives import Objective  # noqa: E402
+from presage.environments.workloads import Episode, Mixed, Windows, Workload  # noqa: E402
 
 __all__ = ["FEATURES", "BatchOrder", "BatchOrderVector", "Episode", "Mixed", "Objective", "Windows", "Workload"]
 
