@@ -21,7 +21,7 @@ OTHER_USER, OTHER_QUEUE, PER_START = np.float32(0.6), np.float32(1.2), np.float3
 HABIT_WEIGHTS = np.array(list(numbers.HABIT_WEIGHTS.values()), np.float32)
 UNLIKE = np.array([0.6, 0.3, 0.2, 0.5], np.float32)
 """What another user, group, queue and program add to the distance of two jobs as work."""
-PER_END = np.float32(0.00006)
+PER_END, FURTHEST = np.float32(0.00006), np.float32(5)
 CLOSE = 1.5
 """How fast the weight of a neighbour falls with its distance."""
 FINISHED = 3000
@@ -150,11 +150,19 @@ def find_alike(view: View, index: int, habits: np.ndarray, far: np.ndarray, who:
             distance += UNLIKE[3]
         if found == ALIKE and distance >= far[ALIKE - 1]:
             continue
-        for k in range(len(HABIT_WEIGHTS)):
-            apart = min(abs(view.finished_state[place, k] - habits[k]), np.float32(5))
-            distance += HABIT_WEIGHTS[k] * apart
+        distance += _distance_of_habits(view.finished_state[place], habits)
+        if found == ALIKE and distance >= far[ALIKE - 1]:
+            continue
         found = insert(distance, view.finished[order], far, who, found)
     return found
+
+
+@fast
+def _distance_of_habits(left: np.ndarray, right: np.ndarray) -> np.float32:
+    total = np.float32(0)
+    for k in range(len(HABIT_WEIGHTS)):
+        total += HABIT_WEIGHTS[k] * min(abs(left[k] - right[k]), FURTHEST)
+    return total
 
 
 @inner
