@@ -40,6 +40,7 @@ CELLS = (
     Cell("simulate", ("simulate.py",), budget_min=3),
     Cell("placed", ("placed.py",), budget_min=60),
     Cell("slurm", ("slurm.py",), budget_min=5),
+    Cell("environments", ("environments.py",), budget_min=1),
     Cell("foundation", ("foundation.py",), budget_min=400),
     Cell("foundation_speed", ("foundation_speed.py",), budget_min=2),
     Cell("foundation_whatif", ("foundation_whatif.py",), budget_min=2),

@@ -628,6 +628,19 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(map(str, values))
 
 
+def environment_results() -> str:
+    """Return how many choices a second the environments take."""
+    path = RESULTS / "environments.json"
+    if not path.is_file():
+        return "No measurement is stored here yet. `make prove` makes one."
+    found = json.loads(path.read_text())
+    rows = [
+        (f"{found['machines']} machines in one call", f"{found['choices_per_s']:,}"),
+        ("one machine through Gymnasium", f"{found['choices_per_s_single']:,}"),
+    ]
+    return f"Presage {found['presage']}, {found['made']}.\n\n{_table(('environment', 'choices per second'), rows)}"
+
+
 def foundation_results(part: str, task: str = "") -> str:
     """Return one part of what was measured of the model's forecasts."""
     if part in ("wait", "run"):
@@ -682,6 +695,7 @@ _FOUNDATION: dict[str, tuple[Callable[..., Iterable[Sequence[str]]], tuple[str, 
 
 
 PARTS: dict[str, Callable[..., str]] = {
+    "environments": environment_results,
     "foundation": foundation_results,
     "anomalies": anomaly_results,
     "api": api,
