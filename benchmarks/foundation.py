@@ -94,9 +94,8 @@ ELSEWHERE = {
     "Google 2011 (Borg)": "google-2011-job_events-000-099.csv.gz",
 }
 """Logs of other kinds that no network of this benchmark is trained on."""
-NAMED = {"pozidriv (Slurm)": ELSEWHERE["pozidriv (Slurm)"], "Eagle (Slurm)": "nrel-eagle-sample.csv.gz"}
-"""Logs that tell the names of jobs."""
-OTHERS = {**ELSEWHERE, **NAMED}
+NAMED = ("pozidriv (Slurm)",)
+"""Logs that tell the names of jobs, and have enough of them."""
 RULES = ("requested", "last-two", "similar", "state-knn", "qbets")
 ROWS_PER_SITE = 10_000
 KNOWN_JOBS = (0, 10, 100, 1_000, 10_000)
@@ -117,14 +116,14 @@ def examples(site: str) -> Examples:
     path = WORK / f"{site}-{numbers.VERSION}.npz"
     if path.exists():
         return load_examples(path)
-    made = examples_for(history(site), Plan(jobs=latest(site)), [*FILES, *OTHERS].index(site))
+    made = examples_for(history(site), Plan(jobs=latest(site)), [*FILES, *ELSEWHERE].index(site))
     save_examples(made, path)
     return made
 
 
 def history(site: str) -> JobHistory:
     """Return the jobs of a log."""
-    file = OTHERS[site] if site in OTHERS else f"{FILES[site]}.swf.gz"
+    file = ELSEWHERE[site] if site in ELSEWHERE else f"{FILES[site]}.swf.gz"
     return history_of(read_trace(DATA / file))
 
 
@@ -331,7 +330,7 @@ def memorised(site: str, task: Task, steps: int) -> dict[str, Any]:
 def context(site: str, task: Task, steps: int) -> dict[str, Any]:
     """Measure how the error falls as more finished jobs of a new site are known, with and without pre-training."""
     tower, _ = pretrained(site, task, 0, steps)
-    whole = examples(site).history
+    whole = history(site)
     ran = np.flatnonzero(np.isfinite(whole.start_s) & np.isfinite(whole.end_s) & (whole.end_s > whole.start_s))
     rows: dict[str, list[dict[str, float]]] = {"zero-shot": [], "fine-tuned": [], "from scratch": []}
     for known in KNOWN_JOBS:

@@ -10,8 +10,11 @@ from presage.errors import InputError, UsageError
 from presage.foundation.evaluation import evaluate
 from presage.foundation.forecasting import JobForecast, forecast
 from presage.foundation.live import JobRequest, LiveForecaster
+from presage.foundation.mixture import GRID
 from presage.foundation.model import Model
 from presage.foundation.view import numbers
+from presage.foundation.view.examples import Examples
+from presage.foundation.view.jobs import OUTCOMES
 from presage.foundation.view.tasks import Task
 from presage.testing import make_job, make_trace
 from presage.traces import Trace
@@ -32,6 +35,14 @@ def now_ms(busy_trace: Trace) -> int:
         for at in jobs["submit_ms"].to_list()[600:1400:20]
     ]
     return max(waits)[1]
+
+
+@pytest.mark.parametrize("task", Task)
+def test_no_questions_have_no_answers(model: Model, examples: Examples, task: Task) -> None:
+    curves, ends = model.towers[task].answers(examples, np.zeros(0, np.int64))
+
+    assert curves.shape == (0, len(GRID))
+    assert ends is None or ends.shape == (0, len(OUTCOMES))
 
 
 def check(job: JobForecast) -> None:

@@ -138,7 +138,7 @@ class Forward:
     def _linear(self, values: Floats, name: str) -> Floats:
         weight = self._weights[name + ".weight"]
         flat: Floats = values.reshape(-1, values.shape[-1]) @ weight + self._weights[name + ".bias"]
-        return flat.reshape(*values.shape[:-1], -1)
+        return flat.reshape(*values.shape[:-1], weight.shape[1])
 
     def _normal(self, values: Floats, name: str) -> Floats:
         centred = values - values.mean(-1, keepdims=True)
