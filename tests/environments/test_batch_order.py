@@ -159,6 +159,29 @@ def test_load_is_what_was_asked_for(trace: Trace) -> None:
     assert (jobs.run_ms * jobs.processors).sum() / (episode.processors * span_ms) == pytest.approx(0.7, rel=1e-3)
 
 
+@pytest.mark.parametrize("action", [-1, 10**9])
+def test_an_impossible_choice_counts_as_the_first_possible_one(trace: Trace, action: int) -> None:
+    environment = BatchOrder(Windows(trace, jobs=64), slots=16)
+    environment.reset(seed=0)
+    chosen = [environment.step(action)[1] for _ in range(30)]
+    _, info = environment.reset(seed=0)
+    first = []
+    for _ in range(30):
+        _, reward, _, _, info = environment.step(int(info["action_mask"].argmax()))
+        first.append(reward)
+
+    assert chosen == first
+
+
+def test_nothing_happens_after_the_end(trace: Trace) -> None:
+    environment = BatchOrder(Windows(trace, jobs=64), objective="wait=1,fairness=1")
+    play(environment, "fcfs")
+    _, reward, done, _, _ = environment.step(0)
+
+    assert done
+    assert reward == 0
+
+
 def test_bad_settings_are_told(trace: Trace) -> None:
     with pytest.raises(InputError, match="600 jobs for episodes of 700"):
         Windows(trace, jobs=700)

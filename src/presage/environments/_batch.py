@@ -187,7 +187,7 @@ def _follow(m: Machines, at: int, slot: int, semantics: int, backfilling: int) -
 def is_possible(m: Machines, at: int, slot: int) -> bool:
     """Return whether the job in a place of the queue may be chosen."""
     facts = m.facts[at]
-    if slot >= min(facts[WAITING], facts[SLOTS]):
+    if not 0 <= slot < min(facts[WAITING], facts[SLOTS]):
         return False
     if facts[HEAD] == NOBODY:
         return True
@@ -423,9 +423,12 @@ def step_all(
 ) -> None:  # fmt: skip
     """Follow one choice on every machine; write what is seen then, what it cost, and which episodes are over.
 
-    A choice that is not possible counts as the first one that is.
+    A choice that is not possible counts as the first one that is; where an episode is over nothing happens.
     """
     for at in range(len(actions)):
+        if m.facts[at, STARTED] == m.facts[at, JOBS]:
+            done[at], costs[at] = True, 0
+            continue
         slot = actions[at]
         if not is_possible(m, at, slot):
             slot = _two_possible(m, at)[0]

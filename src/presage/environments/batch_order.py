@@ -99,11 +99,13 @@ class BatchOrderVector(VectorEnv):
     def step(self, actions: NDArray[np.int64]) -> tuple[Floats, NDArray[np.float64], Mask, Mask, dict[str, Any]]:
         """Start, on every machine, the job in the slot chosen, or reserve for it if it does not fit."""
         chosen = np.asarray(actions, np.int64)
+        facts = self._machines.facts
+        was_over = facts[:, _batch.STARTED] == facts[:, _batch.JOBS]
         _batch.step_all(self._machines, chosen, *self._rules, self._seen, self._mask, self._costs, self._done)
         rewards = -self._costs
         infos: dict[str, Any] = {}
-        if self._done.any():
-            infos = self._finish(rewards)
+        if (ended := self._done & ~was_over).any():
+            infos = self._finish(rewards, ended)
         return (
             self._seen.copy(),
             rewards,
@@ -119,18 +121,17 @@ class BatchOrderVector(VectorEnv):
     def _infos(self) -> dict[str, Any]:
         return {"action_mask": self._mask.copy()}
 
-    def _finish(self, rewards: NDArray[np.float64]) -> dict[str, Any]:
+    def _finish(self, rewards: NDArray[np.float64], ended: Mask) -> dict[str, Any]:
         """Give what only the end of an episode tells, and begin anew."""
         nothing_waits = np.zeros_like(self._seen)
         final: dict[str, NDArray[np.float64]] = {}
-        for at in np.flatnonzero(self._done).tolist():
+        for at in np.flatnonzero(ended).tolist():
             episode, start_ms = self._episodes[at], self.start_ms(at)
             rewards[at] += self.objective.bonus(episode, start_ms)
             for name, value in measure(episode.jobs, start_ms, episode.processors).to_dict().items():
                 final.setdefault(name, np.full(self.num_envs, np.nan))[at] = value
             if self._autoreset:
                 self._episodes[at] = self._begin(at)
-        ended = self._done.copy()
         return {"final_obs": nothing_waits, "_final_obs": ended, "final_info": final, "_final_info": ended}
 
     def _begin(self, at: int) -> Episode:
@@ -177,7 +178,7 @@ class BatchOrder(gymnasium.Env):
     def step(self, action: int) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         seen, rewards, done, _, infos = self._vector.step(np.array([action]))
         info: dict[str, Any] = {"action_mask": self.action_masks()}
-        if done[0]:
+        if "final_info" in infos:
             info |= {name: float(values[0]) for name, values in infos["final_info"].items()}
         return seen[0], float(rewards[0]), bool(done[0]), False, info
 
