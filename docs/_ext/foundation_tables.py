@@ -12,7 +12,7 @@ GROUPS = {
     "Main sites, each held out alone (the recipe was chosen with these held out together)": (
         "KTH", "Curie", "BLUE", "HPC2N", "RICC",
     ),
-    "Fresh sites, held out together, scored after the recipe was fixed": (
+    "Fresh sites, held out together; no choice was made by them": (
         "CTC", "SDSC-SP2", "Intrepid", "COARE", "Ross",
     ),
     "The others, held out together": ("CM5", "LPC", "MetaCentrum", "OSC", "SDSC-Par"),

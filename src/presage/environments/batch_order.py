@@ -118,8 +118,12 @@ class BatchOrderVector(VectorEnv):
         """Return when each job of a machine's present episode started, -1 where it waits or has not come yet."""
         return self._machines.start[at, : len(self._episodes[at].jobs)].copy()
 
+    def action_masks(self) -> Mask:
+        """Return which slots may be chosen on each machine."""
+        return self._mask.copy()
+
     def _infos(self) -> dict[str, Any]:
-        return {"action_mask": self._mask.copy()}
+        return {"action_mask": self.action_masks()}
 
     def _finish(self, rewards: NDArray[np.float64], ended: Mask) -> dict[str, Any]:
         """Give what only the end of an episode tells, and begin anew."""
@@ -171,11 +175,13 @@ class BatchOrder(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Floats, dict[str, Any]]:
+        """Begin an episode; the same seed gives the same one."""
         super().reset(seed=seed)
         seen, _ = self._vector.reset(seed=seed)
         return seen[0], {"action_mask": self.action_masks()}
 
     def step(self, action: int) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        """Start the job in the slot chosen, or reserve for it if it does not fit."""
         seen, rewards, done, _, infos = self._vector.step(np.array([action]))
         info: dict[str, Any] = {"action_mask": self.action_masks()}
         if "final_info" in infos:
@@ -184,5 +190,4 @@ class BatchOrder(gymnasium.Env):
 
     def action_masks(self) -> Mask:
         """Return which slots may be chosen, as sb3-contrib asks for it."""
-        mask: Mask = self._vector._mask[0].copy()
-        return mask
+        return self._vector.action_masks()[0]
