@@ -190,4 +190,5 @@ class BatchOrder(gymnasium.Env):
 
     def action_masks(self) -> Mask:
         """Return which slots may be chosen, as sb3-contrib asks for it."""
-        return self._vector.action_masks()[0]
+        mask: Mask = self._vector.action_masks()[0]
+        return mask
