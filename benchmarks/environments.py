@@ -25,10 +25,10 @@ def many(workload: Windows, machines: int, seconds: float) -> float:
     """Return choices per second of many machines, each choosing the first job that may be chosen."""
     environment = BatchOrderVector(workload, machines)
     _, infos = environment.reset(seed=0)
-    steps, begin = -WARM_UP, 0.0
-    while steps < 0 or time.perf_counter() - begin < seconds:
-        if steps == 0:
-            begin = time.perf_counter()
+    for _ in range(WARM_UP):
+        *_, infos = environment.step(infos["action_mask"].argmax(1))
+    steps, begin = 0, time.perf_counter()
+    while time.perf_counter() - begin < seconds:
         *_, infos = environment.step(infos["action_mask"].argmax(1))
         steps += 1
     return machines * steps / (time.perf_counter() - begin)
