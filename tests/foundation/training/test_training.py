@@ -64,7 +64,7 @@ def test_what_serves_computes_what_was_trained(examples: Examples, task: Task) -
 
 def test_training_lowers_the_loss(corpus: Corpus) -> None:
     losses: list[float] = []
-    recipe = Recipe(steps=60, batch=64, warm_up=5)
+    recipe = Recipe(steps=200, batch=64, warm_up=5)
     train(
         new_network(),
         corpus,
