@@ -10,7 +10,6 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-import presage.environments  # noqa: F401  (registers them)
 from presage.environments import FEATURES, BatchOrder, BatchOrderVector, Mixed, Objective, Windows
 from presage.errors import InputError, PresageError, UsageError
 from presage.policies import Policy
@@ -67,7 +66,7 @@ def test_a_rule_makes_the_schedule_of_the_simulator(
 def test_gymnasium_finds_no_fault(trace: Trace) -> None:
     environment = gymnasium.make("presage/BatchOrder-v1", workload=Windows(trace, jobs=64))
 
-    check_env(environment.unwrapped, skip_render_check=True)
+    check_env(environment.unwrapped)
 
 
 def test_machines_side_by_side_are_those_one_by_one(trace: Trace) -> None:
@@ -185,6 +184,12 @@ def test_nothing_happens_after_the_end(trace: Trace) -> None:
 def test_bad_settings_are_told(trace: Trace) -> None:
     with pytest.raises(InputError, match="600 jobs for episodes of 700"):
         Windows(trace, jobs=700)
+    with pytest.raises(UsageError, match="cannot have 1 jobs"):
+        Windows(trace, jobs=1)
+    with pytest.raises(UsageError, match="at a load of 0"):
+        Windows(trace, load=0)
+    with pytest.raises(UsageError, match="no sources to mix"):
+        Mixed([])
     with pytest.raises(UsageError, match="no semantics 'lazy'"):
         BatchOrder(Windows(trace), semantics="lazy")
     with pytest.raises(UsageError, match="no backfilling 'order'"):

@@ -5,16 +5,19 @@ Importing this module registers them: `gymnasium.make("presage/BatchOrder-v1")`.
 
 from __future__ import annotations
 
-from presage.environments.requirements import require_learn
+from presage.errors import MissingDependencyError
 
-require_learn()
+try:
+    import gymnasium
 
-import gymnasium  # noqa: E402
-
-from presage.environments._batch import FEATURES  # noqa: E402
-from presage.environments.batch_order import BatchOrder, BatchOrderVector  # noqa: E402
-from presage.environments.objectives import Objective  # noqa: E402
-from presage.environments.workloads import Episode, Mixed, Windows, Workload  # noqa: E402
+    from presage.environments._observing import FEATURES
+    from presage.environments.batch_order import BatchOrder, BatchOrderVector
+    from presage.environments.objectives import Objective
+    from presage.environments.workloads import Episode, Mixed, Windows, Workload
+except ModuleNotFoundError as missing:
+    if missing.name not in ("numba", "gymnasium"):
+        raise
+    raise MissingDependencyError(missing.name, extra="learn", purpose="Learning in environments") from None
 
 __all__ = ["FEATURES", "BatchOrder", "BatchOrderVector", "Episode", "Mixed", "Objective", "Windows", "Workload"]
 

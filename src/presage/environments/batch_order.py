@@ -10,11 +10,11 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from presage.environments import _batch
+from presage.environments import _observing
 from presage.environments.objectives import Objective
 from presage.environments.workloads import Windows
 from presage.errors import UsageError
-from presage.simulator._structures import NEVER
+from presage.simulator import choices
 from presage.simulator.metrics import measure
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Mask = NDArray[np.bool_]
 
-SEMANTICS = {"standard": _batch.STANDARD, "commit": _batch.COMMIT}
-BACKFILL = {"none": _batch.NONE, "arrival": _batch.BY_ARRIVAL, "order": _batch.BY_CHOICE}
+SEMANTICS = {"standard": choices.STANDARD, "commit": choices.COMMIT}
+BACKFILL = {"none": choices.NONE, "arrival": choices.BY_ARRIVAL, "order": choices.BY_CHOICE}
 """Which jobs may start before the chosen one that does not fit: none, those that came first, those chosen next."""
 SLOTS = 128
 HIGHEST = 4.0
@@ -72,15 +72,16 @@ class BatchOrderVector(VectorEnv):
         self._autoreset = autoreset
         self.objective = Objective.parse(objective)
         self.num_envs = num_envs
-        self.single_observation_space = spaces.Box(0.0, HIGHEST, (slots, len(_batch.FEATURES)), np.float32)
+        self.single_observation_space = spaces.Box(0.0, HIGHEST, (slots, len(_observing.FEATURES)), np.float32)
         self.single_action_space = spaces.Discrete(slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._rules = (SEMANTICS[semantics], BACKFILL[backfill])
-        self._machines = _batch.new_machines(num_envs, workload.jobs)
+        self._machines = choices.new_machines(num_envs, workload.jobs)
+        self._known = _observing.nothing_known(num_envs, workload.jobs)
         self._machines.prices[:] = self.objective.prices
         self._episodes: list[Episode] = []
-        self._seen = np.zeros((num_envs, slots, len(_batch.FEATURES)), np.float32)
+        self._seen = np.zeros((num_envs, slots, len(_observing.FEATURES)), np.float32)
         self._mask = np.zeros((num_envs, slots), np.bool_)
         self._costs = np.zeros(num_envs)
         self._done = np.zeros(num_envs, np.bool_)
@@ -100,8 +101,10 @@ class BatchOrderVector(VectorEnv):
         """Start, on every machine, the job in the slot chosen, or reserve for it if it does not fit."""
         chosen = np.asarray(actions, np.int64)
         facts = self._machines.facts
-        was_over = facts[:, _batch.STARTED] == facts[:, _batch.JOBS]
-        _batch.step_all(self._machines, chosen, *self._rules, self._seen, self._mask, self._costs, self._done)
+        was_over = facts[:, choices.STARTED] == facts[:, choices.JOBS]
+        _observing.step_all(
+            self._machines, self._known, chosen, *self._rules, self._seen, self._mask, self._costs, self._done
+        )
         rewards = -self._costs
         infos: dict[str, Any] = {}
         if (ended := self._done & ~was_over).any():
@@ -146,14 +149,15 @@ class BatchOrderVector(VectorEnv):
             count = len(jobs)
             for name, values in (
                 ("submit", jobs.submit_ms), ("run", jobs.run_ms), ("plan", jobs.plan_ms),
-                ("limit", jobs.limit_ms), ("size", jobs.processors), ("estimate_s", jobs.estimate_ms / 1000),
+                ("limit", jobs.limit_ms), ("size", jobs.processors),
             ):  # fmt: skip
                 getattr(machines, name)[at, :count] = values
-            machines.deadline[at] = NEVER
+            _observing.write_known(self._known, at, jobs.estimate_ms / 1000, jobs.processors / episode.processors)
+            machines.deadline[at] = choices.NO_DEADLINE
             if episode.deadline_ms is not None:
                 machines.deadline[at, :count] = episode.deadline_ms
-            if _batch.begin(machines, at, count, episode.processors, self._mask.shape[1], *self._rules):
-                _batch.observe(machines, at, self._seen[at], self._mask[at])
+            if choices.begin(machines, at, count, episode.processors, self._mask.shape[1], *self._rules):
+                _observing.observe(machines, self._known, at, self._seen[at], self._mask[at])
                 return episode
         raise UsageError(
             f"{TRIES} episodes in a row have nothing to choose", remedy="Take longer episodes, or a higher load"

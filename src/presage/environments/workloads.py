@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from presage.simulator.jobs import Jobs, Knowledge
     from presage.traces import Trace
 
+FEWEST_JOBS = 2
+"""With one job there is nothing to choose."""
+
 
 @dataclass(frozen=True)
 class Episode:
@@ -72,6 +75,11 @@ class Windows(Workload):
                 f"There is nothing between {self.first} and {self.last} of a trace",
                 expected="0 <= first < last <= 1",
             )
+        if self.jobs < FEWEST_JOBS or (self.load is not None and self.load <= 0):
+            raise UsageError(
+                f"Episodes cannot have {self.jobs} jobs at a load of {self.load}",
+                expected=f"at least {FEWEST_JOBS} jobs, and a load above 0",
+            )
         jobs = jobs_of(self.trace, order_by=self.order_by, kill=True)
         begin, end = int(self.first * len(jobs)), int(self.last * len(jobs))
         chosen = jobs.select(slice(begin, end))
@@ -113,11 +121,12 @@ class Mixed(Workload):
     """Episodes of several sources, each as likely as any other."""
 
     sources: Sequence[Workload]
+    jobs: int = field(init=False)
 
-    @property
-    def jobs(self) -> int:  # type: ignore[override]
-        """The most that an episode has."""
-        return max(source.jobs for source in self.sources)
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise UsageError("There are no sources to mix", expected="at least one workload")
+        object.__setattr__(self, "jobs", max(source.jobs for source in self.sources))
 
     def draw(self, rng: np.random.Generator) -> Episode:
         return self.sources[int(rng.integers(len(self.sources)))].draw(rng)

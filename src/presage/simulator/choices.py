@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from presage.simulator._compiling import compiled, inner
+from presage.simulator._compiling import compiled as compiled
+from presage.simulator._compiling import inner
 from presage.simulator._structures import (
     NEVER,
     insert_running,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
-    Floats = NDArray[np.float32]
 
 # Columns of `facts`: the present, processors and those that are free, jobs that run, wait, have arrived and have
 # started, how many there are at all; the job that a machine is committed to, the job behind which others are
@@ -44,16 +44,9 @@ FACTS = 13
 # How jobs are backfilled: not at all, in the order in which they came, by choice.
 NONE, BY_ARRIVAL, BY_CHOICE = 0, 1, 2
 NOBODY = -1
+NO_DEADLINE = NEVER
 HOUR_S = 3600.0
 STANDARD, COMMIT = 0, 1
-
-FEATURES = (
-    "waited", "estimate", "size", "area", "slowdown", "fits", "free", "waiting", "running", "oldest", "work",
-    "is_there",
-)  # fmt: skip
-"""What is observed of each waiting job: logarithms of seconds over 16, shares of the machine, flags. `free`,
-`waiting`, `running`, `oldest` and `work` are of the machine, and the same in every row."""
-LOG_SCALE = np.float32(1 / 16)
 
 
 class Machines(NamedTuple):
@@ -64,9 +57,6 @@ class Machines(NamedTuple):
     plan: Ints
     limit: Ints
     size: Ints
-    known: Floats
-    """Per job: what is observed of it that does not change (estimate, size and area)."""
-    estimate_s: Floats
     start: Ints
     """-1: not yet."""
     ends: Ints
@@ -77,7 +67,7 @@ class Machines(NamedTuple):
     queue: Ints
     facts: Ints
     deadline: Ints
-    """Per job; NEVER: none."""
+    """Per job, or NO_DEADLINE."""
     cost: NDArray[np.float64]
     """What the jobs that have started since `take_costs` cost."""
     prices: NDArray[np.float64]
@@ -92,7 +82,6 @@ def new_machines(machines: int, jobs: int) -> Machines:
 
     return Machines(
         submit=of_jobs(), run=of_jobs(), plan=of_jobs(), limit=of_jobs(), size=of_jobs(),
-        known=np.zeros((machines, jobs, 3), np.float32), estimate_s=np.ones((machines, jobs), np.float32),
         start=of_jobs(), ends=of_jobs(1), ending=of_jobs(1), planned=of_jobs(1), holding=of_jobs(1),
         planned_end=of_jobs(), queue=of_jobs(), facts=np.zeros((machines, FACTS), np.int64),
         deadline=of_jobs(), cost=np.zeros(machines), prices=np.zeros(4),
@@ -102,12 +91,7 @@ def new_machines(machines: int, jobs: int) -> Machines:
 @compiled
 def begin(m: Machines, at: int, jobs: int, processors: int, slots: int, semantics: int, backfilling: int) -> bool:
     """Bring a machine, whose jobs are written already, to its first choice; return whether there is any."""
-    for k in range(jobs):
-        m.start[at, k] = -1
-        seconds = np.float32(m.estimate_s[at, k])
-        m.known[at, k, 0] = np.log1p(seconds) * LOG_SCALE
-        m.known[at, k, 1] = m.size[at, k] / processors
-        m.known[at, k, 2] = np.log1p(seconds * m.size[at, k] / processors) * LOG_SCALE
+    m.start[at, :jobs] = -1
     facts = m.facts[at]
     facts[:] = 0
     m.cost[at] = 0
@@ -139,7 +123,7 @@ def _to_next_choice(m: Machines, at: int, semantics: int, backfilling: int) -> b
         if facts[CHOSEN] != NOBODY:
             _keep_to_choice(m, at, backfilling)
         if facts[HEAD] != NOBODY:
-            first, another = _two_possible(m, at)
+            first, another = two_possible(m, at)
             if another >= 0:
                 return True
             if first >= 0:
@@ -198,7 +182,7 @@ def is_possible(m: Machines, at: int, slot: int) -> bool:
 
 
 @inner
-def _two_possible(m: Machines, at: int) -> tuple[int, int]:
+def two_possible(m: Machines, at: int) -> tuple[int, int]:
     """Return the first two places that may be chosen; -1 where there are fewer."""
     first = -1
     for slot in range(min(m.facts[at, WAITING], m.facts[at, SLOTS])):
@@ -377,62 +361,3 @@ def _smallest(m: Machines, at: int) -> int:
     for k in range(m.facts[at, WAITING]):
         smallest = min(smallest, m.size[at, m.queue[at, k]])
     return smallest
-
-
-@compiled
-def observe(m: Machines, at: int, out: np.ndarray, mask: np.ndarray) -> None:
-    """Write what is seen of the first jobs in the queue, one row each, and which rows may be chosen."""
-    facts = m.facts[at]
-    shown = min(facts[WAITING], len(out))
-    free = np.float32(facts[FREE] / facts[PROCESSORS])
-    waiting = np.float32(np.log1p(facts[WAITING]) * LOG_SCALE)
-    running = np.float32(np.log1p(facts[RUNNING]) * LOG_SCALE)
-    oldest = np.float32(0)
-    work = np.float32(0)
-    for k in range(shown):
-        job = m.queue[at, k]
-        waited_s = np.float32((facts[NOW] - m.submit[at, job]) / 1000)
-        seconds = max(m.estimate_s[at, job], np.float32(10))
-        oldest = max(oldest, waited_s)
-        work += m.estimate_s[at, job] * m.known[at, job, 1]
-        out[k, 0] = np.log1p(waited_s) * LOG_SCALE
-        out[k, 1] = m.known[at, job, 0]
-        out[k, 2] = m.known[at, job, 1]
-        out[k, 3] = m.known[at, job, 2]
-        out[k, 4] = np.log1p(waited_s / seconds) * LOG_SCALE
-        out[k, 5] = 1 if m.size[at, job] <= facts[FREE] else 0
-        mask[k] = is_possible(m, at, k)
-    oldest = np.log1p(oldest) * LOG_SCALE
-    work = np.log1p(work) * LOG_SCALE
-    for k in range(shown):
-        out[k, 6] = free
-        out[k, 7] = waiting
-        out[k, 8] = running
-        out[k, 9] = oldest
-        out[k, 10] = work
-        out[k, 11] = 1
-    for k in range(shown, len(out)):
-        out[k, :] = 0
-        mask[k] = False
-
-
-@compiled
-def step_all(
-    m: Machines, actions: Ints, semantics: int, backfilling: int, out: np.ndarray, mask: np.ndarray,
-    costs: np.ndarray, done: np.ndarray,
-) -> None:  # fmt: skip
-    """Follow one choice on every machine; write what is seen then, what it cost, and which episodes are over.
-
-    A choice that is not possible counts as the first one that is; where an episode is over nothing happens.
-    """
-    for at in range(len(actions)):
-        if m.facts[at, STARTED] == m.facts[at, JOBS]:
-            done[at], costs[at] = True, 0
-            continue
-        slot = actions[at]
-        if not is_possible(m, at, slot):
-            slot = _two_possible(m, at)[0]
-        done[at] = not choose(m, at, slot, semantics, backfilling)
-        costs[at] = m.cost[at] / m.facts[at, JOBS]
-        m.cost[at] = 0
-        observe(m, at, out[at], mask[at])
