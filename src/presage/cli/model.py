@@ -78,7 +78,7 @@ def forecast(
     from presage.foundation.forecasting import forecast as forecast_trace
     from presage.simulator.present import parse_instant
 
-    loaded = _load(model)
+    loaded = load_model(model)
     trace = _read(files, format, time_zone, processors)
     result = forecast_trace(
         trace,
@@ -121,7 +121,7 @@ def evaluate(
     from presage.foundation.evaluation import evaluate as evaluate_trace
 
     names = names_in(baselines, "--baselines")
-    loaded = _load(model)
+    loaded = load_model(model)
     trace = _read(files, format, time_zone, processors)
     result = evaluate_trace(trace, loaded, baselines=names, latest=latest)
     if json:
@@ -159,7 +159,7 @@ def finetune(
     check_place(Path(out))
     from presage.foundation.training.adapting import adapt
 
-    loaded = _load(model)
+    loaded = load_model(model)
     trace = _read(files, format, time_zone, processors)
     with progress("fine-tuning", 1.0) as advance:
         adapted = adapt(trace, loaded, steps=steps, latest=latest, seed=seed, on_progress=advance)
@@ -305,7 +305,8 @@ def _told() -> Iterator[Callable[[str, float], None]]:
         yield report
 
 
-def _load(path: str | None) -> Model:
+def load_model(path: str | None) -> Model:
+    """Return a model file, the present one of a folder that `update` keeps, or the one shipped."""
     from presage.foundation.model import Model
     from presage.foundation.requirements import require_numba
     from presage.foundation.store import ModelStore

@@ -128,7 +128,7 @@ def start_easily(
         head += 1
     if head == len(line) or backfilling == NONE or free == 0:
         return starts
-    shadow, extra = _reserve_behind(
+    shadow, extra = reserve_behind(
         line[:head], now, plan, size, planned, holding, running, free, size[line[head]]
     )
     tries = np.arange(head + 1, len(line))
@@ -148,7 +148,7 @@ def start_easily(
 
 
 @njit(cache=True, nogil=True)
-def _reserve_behind(
+def reserve_behind(
     started: Ints,
     now: int,
     plan: Ints,

@@ -21,12 +21,7 @@ def schedule(
 
     Raises InputError if a job is larger than the machine, UsageError if policy and semantics do not go together.
     """
-    largest = int(jobs.processors.max())
-    if largest > processors:
-        raise InputError(
-            f"A job needs {largest:,} processors and the machine has {processors:,}",
-            remedy="Drop such jobs with --clean archive, or give the machine more with --processors",
-        )
+    check_sizes(jobs, processors)
     order = ORDERS.get(policy.order)()
     backfilling = BACKFILLINGS.get(policy.backfilling)
     semantics = Semantics.parse(semantics)
@@ -38,6 +33,16 @@ def schedule(
     if semantics is Semantics.INSTANT and isinstance(order, StaticOrder):
         return _schedule_static(jobs, processors, policy, order, backfilling)
     return _schedule_listed(jobs, processors, order, backfilling, semantics)
+
+
+def check_sizes(jobs: Jobs, processors: int) -> None:
+    """Raise InputError if a job is larger than the machine."""
+    largest = int(jobs.processors.max())
+    if largest > processors:
+        raise InputError(
+            f"A job needs {largest:,} processors and the machine has {processors:,}",
+            remedy="Drop such jobs with --clean archive, or give the machine more with --processors",
+        )
 
 
 def _check_semantics(semantics: Semantics, backfilling: str) -> None:

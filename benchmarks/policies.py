@@ -1,0 +1,290 @@
+"""How good learned policies are on six logs, beside the rules that a site could use without them.
+
+Prints one JSON object. Every cell of the experiment is a file of its own under docs/results/data/policies: an
+interrupted run goes on with the first cell that is missing.
+
+Protocol: HPC2N, KTH-SP2, SDSC-SP2, SDSC-BLUE, CTC-SP2 and CEA-Curie (its last 120,000 jobs), cleaned by
+`learning`: runs end at their limits. The last 40 % are the test, in one run from an empty machine; choices are
+made on 30-60 %. Run times are forecast by networks that have never seen the log: those of
+benchmarks/foundation.py, which must have run. Reservations go by requests everywhere.
+
+    python benchmarks/policies.py                      # what is missing
+    python benchmarks/policies.py --only paired/KTH
+    python benchmarks/policies.py --collect            # only put together what is there
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from presage.foundation.model import Model
+from presage.foundation.view.tasks import Task
+from presage.learning.cases import Case, case_of
+from presage.learning.evaluation import Schedule
+from presage.learning.learned_policy import LearnedPolicy
+from presage.learning.outcomes import Outcome, ratio_of
+from presage.learning.search import Search, search_scorer
+from presage.learning.static_rules import FIRST_COME, HIGH_LOAD, best_static, label, static_deciders
+from presage.policies.queue_scorer import GUARDS, OF_THE_JOB
+from presage.policies.run_forecasts import RunForecasts
+from presage.simulator.guided import Decider
+from presage.traces import read_trace
+from presage.traces.cleaning import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+WORK = ROOT / "out" / "policies"
+NETWORKS = ROOT / "out" / "foundation"
+CELLS = ROOT / "docs" / "results" / "data" / "policies"
+SITES = {
+    "HPC2N": ("HPC2N-2002-2.2-cln", "HPC2N"),
+    "KTH": ("KTH-SP2-1996-2.1-cln", "KTH"),
+    "SDSC-SP2": ("SDSC-SP2-1998-4.2-cln", "fresh"),
+    "BLUE": ("SDSC-BLUE-2000-4.2-cln", "BLUE"),
+    "CTC": ("CTC-SP2-1996-3.1-cln", "fresh"),
+    "Curie": ("CEA-Curie-2011-2.1-cln", "Curie"),
+}
+"""Log → file, and the fold of benchmarks/foundation.py whose networks have not seen it."""
+LATEST = 120_000
+TRAIN, TEST = (0.3, 0.6), (0.6, 1.0)
+PAIRED_RULES = ("sjf", "saf", "f2", "sqf", "wfp3", "lxf")
+WINDOWS = 24
+LOADS = {"native": None, "0.9": HIGH_LOAD}
+
+
+def read(site: str) -> Any:
+    """Return the log as the protocol wants it."""
+    return clean(read_trace(DATA / f"{SITES[site][0]}.swf.gz"), ["learning"])
+
+
+@cache
+def case(site: str, seed: int = 0) -> Case:
+    """Return a log from 30 % on, with forecasts; made once, and kept in the working folder."""
+    path = WORK / f"case-{site}-{seed}.npz"
+    if not path.exists():
+        make_case(site, seed, path)
+    with np.load(path) as held:
+        arrays = {name: held[name] for name in held.files}
+    from presage.simulator.jobs import Jobs
+
+    names = ("submit_ms", "run_ms", "limit_ms", "estimate_ms", "plan_ms", "processors")
+    jobs = Jobs(**{name: arrays[name] for name in names}, origin_ms=int(arrays["origin_ms"]))
+    forecasts = RunForecasts(arrays["expected_s"], arrays["median_s"], arrays["inverse"])
+    return Case(site, jobs, int(arrays["machine"]), arrays["users"], forecasts)
+
+
+def make_case(site: str, seed: int, path: Path) -> None:
+    """Forecast a log, and keep what came of it."""
+    trace = read(site)
+    tower = Model.load(NETWORKS / f"{SITES[site][1]}-run-{seed}-1500.safetensors").towers[Task.RUN]
+    latest = min(LATEST, len(trace)) if site == "Curie" else len(trace)
+    begin = len(trace) - latest + int(TRAIN[0] * latest)
+    made = case_of(trace, tower, first=(begin + 0.5) / len(trace))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    jobs = {name: getattr(made.jobs, name) for name in made.jobs.__dataclass_fields__}
+    told = {name: getattr(made.forecasts, name) for name in made.forecasts.__dataclass_fields__}
+    partial = path.with_suffix(".partial.npz")
+    np.savez(partial, machine=made.processors, users=made.users, **jobs, **told)
+    partial.replace(path)
+
+
+def part(site: str, shares: tuple[float, float], load: float | None = None, seed: int = 0) -> Case:
+    """Return a part of a log, given by shares of the whole, as it is or at a load."""
+    first, last = ((share - TRAIN[0]) / (1 - TRAIN[0]) for share in shares)
+    chosen = case(site, seed).between(first, last)
+    return chosen if load is None else chosen.at_load(load)
+
+
+def paired(site: str, seed: int) -> dict[str, Any]:
+    """Measure what forecasts alone do: the same rule and guard by requests, by forecasts and by the truth."""
+    found: dict[str, Any] = {}
+    for name, load in LOADS.items():
+        test = part(site, TEST, load, seed)
+        rows = {}
+        for rule in PAIRED_RULES:
+            for guard in GUARDS:
+                decider = Decider(rule, GUARDS[guard])
+                told = {what: slowdown(test, decider, what) for what in ("requested", "forecast", "actual")}
+                rows[f"{rule}/{guard}"] = told
+        found[name] = {
+            "rows": rows,
+            **{what: geo_mean([row[what] / row["requested"] for row in rows.values()])
+               for what in ("forecast", "actual")},
+        }  # fmt: skip
+        say(f"{site} {name} paired {found[name]['forecast']:.3f} truth {found[name]['actual']:.3f}")
+    return found
+
+
+def static(site: str) -> dict[str, Any]:
+    """Pick the best safe rule on the train part, and measure all rules on the test part (for hindsight)."""
+    picked = best_static(part(site, TRAIN))
+    found: dict[str, Any] = {"picked": label(picked)}
+    for name, load in LOADS.items():
+        test = part(site, TEST, load)
+        line = Schedule.of(test, FIRST_COME)
+        rules = {}
+        for decider in static_deciders():
+            schedule = Schedule.of(test, decider)
+            rules[label(decider)] = {
+                "bounded_slowdown": schedule.outcome.slowdown, "is_safe": schedule.outcome.is_safe(line.outcome),
+            }  # fmt: skip
+        found[name] = {"load": test.load, "jobs": len(test), "fcfs": figures(line), "rules": rules}
+    say(f"{site} picked {found['picked']}")
+    return found
+
+
+def policy(site: str, name: str, seed: int) -> dict[str, Any]:
+    """Measure a policy on the test part against the picked rule and against first come, first served."""
+    learned = policy_of(site, name, seed)
+    picked = pick(site)
+    found: dict[str, Any] = {"weights": dict(zip(OF_THE_JOB, learned.scorer.weights.tolist(), strict=True))}
+    for load_name, load in LOADS.items():
+        test = part(site, TEST, load, seed)
+        line, rule = Schedule.of(test, FIRST_COME), Schedule.of(test, picked)
+        for watched in (False, True):
+            own = Schedule.of(test, replace(learned, watches=watched))
+            ratio, interval = ratio_of(own.outcome, rule.outcome)
+            found[f"{load_name}{' watched' if watched else ''}"] = {
+                **figures(own), "ratio_to_static": ratio, "ci95": interval, "by_requests": own.by_requests,
+                "to_fcfs": {key: value / figures(line)[key] for key, value in figures(own).items()},
+            }  # fmt: skip
+        say(f"{site} {name} {load_name} {ratio:.3f} watched, by requests {own.by_requests:.2f}")
+    found["windows"] = in_windows(learned, picked, part(site, TEST, None, seed))
+    return found
+
+
+def in_windows(learned: LearnedPolicy, picked: Decider, test: Case) -> dict[str, Any]:
+    """Measure in windows of 1024 jobs: the ratio of the means over windows, and its interval over them."""
+    pairs = np.array(
+        [
+            [Outcome.of(window, window.run(learned.decider)).slowdown, slowdown(window, picked, "requested")]
+            for window in test.windows(WINDOWS)
+        ]
+    )
+    drawn = pairs[np.random.default_rng(0).integers(0, WINDOWS, (2000, WINDOWS))].mean(axis=1)
+    low, high = np.quantile(drawn[:, 0] / drawn[:, 1], [0.025, 0.975])
+    return {"ratio_to_static": float(pairs[:, 0].mean() / pairs[:, 1].mean()), "ci95": [float(low), float(high)]}
+
+
+def policy_of(site: str, name: str, seed: int) -> LearnedPolicy:
+    """Return the fixed index, or what a search found: on the log's own train part, or on those of all others."""
+    if name == "index":
+        return LearnedPolicy.load("index")
+    kind, _, where = name.partition("-")
+    path = WORK / f"{site}-{name}-{seed}.safetensors"
+    if not path.exists():
+        others = [each for each in SITES if each != site] if where == "others" else [site]
+        cases = [each for other in others for each in training_cases(other, whole=where == "own")]
+        search = Search(kind=kind, generations=GENERATIONS[kind], seed=seed)  # type: ignore[arg-type]
+        found = search_scorer(cases, search, journal=path.with_suffix(".jsonl"), progress=partial_say(site, name))
+        about = {"method": f"CMA-ES, {kind}", "logs": others, "cost": found.cost, "history": found.history}
+        LearnedPolicy(name, found.scorer, search.guard, about=about).save(path)
+    return LearnedPolicy.load(path)
+
+
+GENERATIONS = {"linear": 40, "mlp": 60, "attention": 60}
+
+
+def training_cases(site: str, *, whole: bool) -> list[Case]:
+    """Return what is searched on: the train part of a log at two loads, in stretches if it is one of several."""
+    train = part(site, TRAIN)
+    if whole:
+        return [train, train.at_load(0.75), train.at_load(HIGH_LOAD)]
+    length = min(len(train), 8_000)
+    stretches = [train.select(slice(at, at + length)) for at in (0, len(train) - length)]
+    return [each for stretch in stretches for each in (stretch, stretch.at_load(HIGH_LOAD))]
+
+
+def pick(site: str) -> Decider:
+    """Return the rule that was picked on the train part."""
+    named = json.loads((CELLS / f"static/{site}.json").read_text())["picked"]
+    return next(each for each in static_deciders() if label(each) == named)
+
+
+def slowdown(test: Case, decider: Decider, told: Any) -> float:
+    """Return the mean bounded slowdown."""
+    return Outcome.of(test, test.run(decider, told)).slowdown
+
+
+def figures(schedule: Schedule) -> dict[str, float]:
+    """Return what is compared."""
+    metrics = schedule.metrics
+    return {
+        "bounded_slowdown": metrics.mean_bounded_slowdown, "p99_wait_s": metrics.p99_wait_s,
+        "max_wait_s": metrics.max_wait_s, "response_s": metrics.mean_response_s,
+        "utilization": metrics.utilization,
+    }  # fmt: skip
+
+
+def geo_mean(ratios: list[float]) -> float:
+    """Return the geometric mean."""
+    return float(np.exp(np.mean(np.log(ratios))))
+
+
+def cells(seeds: list[int]) -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return all cells by name, in the order in which they are made."""
+    made: dict[str, Callable[[], dict[str, Any]]] = {}
+    for site in SITES:
+        made[f"static/{site}"] = lambda site=site: static(site)
+    for seed in seeds:
+        for site in SITES:
+            made[f"paired/{site}-{seed}"] = lambda site=site, seed=seed: paired(site, seed)
+        for name in ("index", "linear-others", "linear-own", "mlp-others", "attention-others"):
+            for site in SITES:
+                made[f"policy/{name}/{site}-{seed}"] = lambda site=site, name=name, seed=seed: policy(
+                    site, name, seed
+                )
+    return made
+
+
+def collect() -> dict[str, Any]:
+    """Return all cells that are there."""
+    return {
+        str(path.relative_to(CELLS).with_suffix("")): json.loads(path.read_text())
+        for path in sorted(CELLS.rglob("*.json"))
+    }
+
+
+def partial_say(site: str, name: str) -> Callable[[int, int, float], None]:
+    """Return what tells the progress of a search."""
+    return lambda done, of, cost: say(f"{site} {name} generation {done} of {of}: {cost:.3f}")
+
+
+def say(text: str) -> None:
+    """Tell the progress, with the time."""
+    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    """Make the cells that are missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="cells whose names begin so")
+    parser.add_argument("--seeds", default="0", help="comma-separated")
+    parser.add_argument("--collect", action="store_true")
+    chosen = parser.parse_args()
+    if not chosen.collect:
+        for name, make in cells([int(seed) for seed in chosen.seeds.split(",")]).items():
+            path = CELLS / f"{name}.json"
+            if path.exists() or not name.startswith(chosen.only):
+                continue
+            began = time.process_time()
+            found = make()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({**found, "cpu_s": round(time.process_time() - began, 1)}, indent=1) + "\n")
+    print(json.dumps(collect()))
+
+
+if __name__ == "__main__":
+    main()
