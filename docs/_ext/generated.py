@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import foundation_tables
+import learning_curve_tables
 import polars as pl
+import policy_tables
+import rlscheduler_tables
 import typer
 from pydantic import BaseModel
 from sphinx.pycode import ModuleAnalyzer
@@ -63,6 +66,7 @@ MODULES = (
     "presage.simulator.detailed",
     "presage.environments",
     "presage.foundation",
+    "presage.learning",
     "presage.foundation.baselines",
     "presage.foundation.load",
     "presage.foundation.anomalies",
@@ -635,10 +639,16 @@ def environment_results() -> str:
         return "No measurement is stored here yet. `make prove` makes one."
     found = json.loads(path.read_text())
     rows = [
-        (f"{found['machines']} machines in one call", f"{found['choices_per_s']:,}"),
-        ("one machine through Gymnasium", f"{found['choices_per_s_single']:,}"),
-    ]
-    return f"Presage {found['presage']}, {found['made']}.\n\n{_table(('environment', 'choices per second'), rows)}"
+        (f"`presage/{name}-v1`", f"{of['choices_per_s']:,}", _listed_runs(of["runs"]["many"]),
+         f"{of['choices_per_s_single']:,}", _listed_runs(of["runs"]["single"]))
+        for name, of in found["environments"].items()
+    ]  # fmt: skip
+    head = ("environment", f"{found['machines']} machines in one call", "rounds", "one machine", "rounds")
+    return f"Presage {found['presage']}, {found['made']}.\n\n{_table(head, rows)}"
+
+
+def _listed_runs(values: Sequence[int]) -> str:
+    return " · ".join(f"{value:,}" for value in values)
 
 
 def foundation_results(part: str, task: str = "") -> str:
@@ -694,7 +704,54 @@ _FOUNDATION: dict[str, tuple[Callable[..., Iterable[Sequence[str]]], tuple[str, 
 }  # fmt: skip
 
 
+def policy_results(part: str, *which: str) -> str:
+    """Return one part of what was measured of learned policies."""
+    sites = (*policy_tables.SITES, "geo mean")
+    if part == "static":
+        return _table(("", *policy_tables.SITES), policy_tables.static_rows())
+    if part == "speed":
+        return _table(("waiting", "p50, ms", "p99, ms"), policy_tables.speed_rows())
+    if part == "paired":
+        return _table(("", "ordered by", *sites), policy_tables.paired_rows())
+    if part == "fcfs":
+        return _table(("", "over first come, first served", *sites), policy_tables.fcfs_rows(*which))
+    return _table(("policy", *sites), policy_tables.policy_rows(" ".join(which)))
+
+
+def learning_curve_results(part: str) -> str:
+    """Return the rules, the curves on a workload (as `KTH/forecast`), or those of adapting to a new log."""
+    if not learning_curve_tables.CELLS.is_dir():
+        return learning_curve_tables.NONE
+    if part == "rules":
+        return _table(("windows of", *learning_curve_tables.RULES.values()), learning_curve_tables.rule_rows())
+    rows = learning_curve_tables.adapting_rows() if part == "adapting" else learning_curve_tables.curve_rows(part)
+    return _table(("learner", "decisions", "mean bounded slowdown", "ratio to the index", "by seed"), rows)
+
+
+def rlscheduler_results(part: str) -> str:
+    """Return one part of what was measured beside RLScheduler's published table."""
+    if not rlscheduler_tables.kept():
+        return rlscheduler_tables.NONE
+    make, head = _RLSCHEDULER[part]
+    return _table(head, make())
+
+
+_RLSCHEDULER: dict[str, tuple[Callable[[], Iterable[Sequence[str]]], tuple[str, ...]]] = {
+    "rules": (rlscheduler_tables.rule_rows, ("log", "backfilling", *rlscheduler_tables.RULES.values())),
+    "learned": (
+        rlscheduler_tables.learned_rows,
+        ("learned", "log", "backfilling", "RL, published", "ours, mean of seeds", "ours / RL", "seeds", "better",
+         "by requests alone"),
+    ),
+    "sequences": (
+        rlscheduler_tables.sequence_rows,
+        ("log", "backfilling", "by", *(str(begin) for begin in rlscheduler_tables.begins())),
+    ),
+}  # fmt: skip
+
+
 PARTS: dict[str, Callable[..., str]] = {
+    "policy-results": policy_results,
     "environments": environment_results,
     "foundation": foundation_results,
     "anomalies": anomaly_results,
@@ -707,6 +764,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "figures": figures,
     "formats": formats,
     "knowledge": knowledge,
+    "learning-curves": learning_curve_results,
     "load-forecast": load_forecast_results,
     "models": models,
     "orders": orders,
@@ -717,6 +775,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "placed": placed_results,
     "placements": placements,
     "readers": readers,
+    "rlscheduler": rlscheduler_results,
     "rules": rules,
     "schema": schema_table,
     "semantics": semantics,

@@ -149,7 +149,13 @@ def train(
         str | None,
         typer.Option("--journal", metavar="FILE", help="Write every generation here, and go on from its last."),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Candidates simulated at once.")] = 1,
+    starts: Annotated[
+        int, typer.Option("--starts", min=1, help="Search so often with other seeds, and take the best.")
+    ] = 1,
+    engine: Annotated[str, typer.Option("--engine", help="Where the starts run: local, ray or serial.")] = "local",
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Starts, or candidates of the only one, at once.")
+    ] = None,
     processors: Processors = None,
     model: ModelFile = None,
     format: Format = None,  # noqa: A002
@@ -165,24 +171,34 @@ def train(
 
     Example: presage policy evaluate --policy ours.safetensors --trace log.swf.gz
     """
+    from presage.fanout import check_engine
     from presage.learning.learned_policy import LearnedPolicy
     from presage.learning.recommendation import PolicyStore
-    from presage.learning.search import Search, search_scorer
+    from presage.learning.search import Search, search_from_many, search_scorer
     from presage.learning.static_rules import HIGH_LOAD
     from presage.traces.files import check_place
 
     if (out is None) == (store is None):
         raise UsageError("The policy must go somewhere", expected="either --out FILE or --store DIR")
+    if starts > 1 and journal is not None:
+        raise UsageError("A journal is of one search", remedy="Leave out --journal, or --starts")
+    check_engine(engine)
     if out is not None:
         check_place(Path(out))
     search = Search(kind, generations=generations, population=population, fairness=fairness, seed=seed)  # type: ignore[arg-type]  # Search checks it
     before, after = _parts(trace, split, processors, model, format, time_zone)
     cases = [before, before.at_load(0.75), before.at_load(HIGH_LOAD)]
-    with progress("searching", generations) as advance:
-        found = search_scorer(
-            cases, search, journal=None if journal is None else Path(journal), workers=workers,
-            progress=lambda _done, _of, _cost: advance(1),
-        )  # fmt: skip
+    if starts > 1:
+        with progress("searching", starts) as advance:
+            found = search_from_many(
+                cases, search, starts, engine=engine, workers=workers, progress=lambda _done, _of: advance(1)
+            )
+    else:
+        with progress("searching", generations) as advance:
+            found = search_scorer(
+                cases, search, journal=None if journal is None else Path(journal), workers=workers or 1,
+                progress=lambda _done, _of, _cost: advance(1),
+            )  # fmt: skip
     about = {
         "method": f"CMA-ES, {kind}", "logs": [before.name], "jobs": len(before), "seed": seed,
         "generations": len(found.history), "cost": found.cost,

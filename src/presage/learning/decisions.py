@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.policies.queue_scorer import AGEING_S, OF_THE_JOB
-from presage.simulator._guided import HALF_LIFE_MS, HOUR_MS
-from presage.simulator.guided import Decider, work_of
+from presage.policies.queue_decision import Queue
+from presage.policies.queue_scorer import OF_THE_JOB
+from presage.simulator._guided import HALF_LIFE_MS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,35 +42,29 @@ def sample_decisions(case: Case, start_ms: Ints, count: int, rng: np.random.Gene
     went = np.searchsorted(np.sort(start_ms), instants, side="left")
     contested = instants[came - went >= 2]
     drawn = rng.choice(len(contested), min(count, len(contested)), replace=False)
-    known = reads_at_submit(case)
-    return [_decision_at(case, known, start_ms, int(contested[at])) for at in np.sort(drawn)]
+    return [_decision_at(case, start_ms, int(contested[at])) for at in np.sort(drawn)]
 
 
 def reads_at_submit(case: Case) -> Floats:
-    """Return what a scorer reads of jobs and does not change: the first five of `OF_THE_JOB`."""
-    known: Floats = work_of(case.jobs, case.processors, Decider(), [case.forecasts], case.users, None).known[0]
-    return known
+    """Return what a scorer reads of jobs that have not waited yet; the first five numbers do not change."""
+    jobs = case.jobs
+    nothing = np.zeros(len(jobs))
+    queue = Queue(nothing, jobs.limit_ms / 1000, jobs.processors, nothing, case.processors, case.processors)
+    return queue.reads(case.forecasts)[0]
 
 
-def _decision_at(case: Case, known: Floats, start_ms: Ints, now_ms: int) -> Decision:
+def _decision_at(case: Case, start_ms: Ints, now_ms: int) -> Decision:
     jobs = case.jobs
     came = slice(0, int(np.searchsorted(jobs.submit_ms, now_ms, side="right")))
     rows = np.flatnonzero(start_ms[came] >= now_ms)
     end_ms = start_ms[came] + jobs.run_ms[came]
     holding = (start_ms[came] < now_ms) & (end_ms > now_ms)
-    free = case.processors - int(jobs.processors[came][holding].sum())
-    waited_s = (now_ms - jobs.submit_ms[rows]) / 1000
-    changing = (
-        np.log1p(waited_s / AGEING_S), np.log1p(waited_s * case.forecasts.inverse[rows]),
-        _user_shares(case, end_ms, now_ms)[case.users[rows]], jobs.processors[rows] <= free,
+    queue = Queue(
+        (now_ms - jobs.submit_ms[rows]) / 1000, jobs.limit_ms[rows] / 1000, jobs.processors[rows],
+        _user_shares(case, end_ms, now_ms)[case.users[rows]],
+        case.processors - int(jobs.processors[came][holding].sum()), case.processors,
     )  # fmt: skip
-    backlog_ms = float((jobs.limit_ms[rows] * jobs.processors[rows]).sum()) / case.processors
-    return Decision(
-        rows,
-        start_ms[rows] == now_ms,
-        np.concatenate([known[rows], np.stack(changing, axis=1)], axis=1),
-        np.array([np.log1p(len(rows)), free / case.processors, np.log1p(backlog_ms / HOUR_MS)]),
-    )
+    return Decision(rows, start_ms[rows] == now_ms, *queue.reads(case.forecasts.select(rows)))
 
 
 def _user_shares(case: Case, end_ms: Ints, now_ms: int) -> Floats:

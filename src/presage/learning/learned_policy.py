@@ -6,12 +6,20 @@ import json
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from presage.errors import InputError
+from presage.policies.queue_decision import order_queue
 from presage.policies.queue_scorer import GUARDS, OF_THE_JOB, OF_THE_QUEUE, Guard, QueueScorer
 from presage.simulator.guided import Decider
 from presage.traces.files import replacing
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from presage.policies.queue_decision import Queue
+    from presage.policies.run_forecasts import RunForecasts
 
 FORMAT = 1
 SHIPPED = ("default", "index")
@@ -35,6 +43,10 @@ class LearnedPolicy:
     def decider(self) -> Decider:
         """What the simulator runs."""
         return Decider(self.scorer, self.guard)
+
+    def order(self, queue: Queue, forecasts: RunForecasts) -> NDArray[np.int64]:
+        """Return the places of waiting jobs in the order in which they should go now."""
+        return order_queue(self.scorer, self.guard, queue, forecasts)
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file with a JSON head; an earlier one is replaced only when all is written."""

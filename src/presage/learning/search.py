@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from presage.errors import InputError, MissingDependencyError, UsageError
+from presage.fanout import fan_out
 from presage.learning.outcomes import Outcome
 from presage.learning.static_rules import FIRST_COME
 from presage.policies.queue_scorer import GUARDS, INPUTS, OF_THE_JOB, Guard, QueueScorer, index_weights
@@ -193,6 +194,24 @@ def search_scorer(
     # Not the best candidate of all, which was lucky: a run is one draw of a sum with a heavy tail.
     found = np.asarray(strategy.mean if history else _origin(search))
     return Found(search.scorer(found), cost_of(found), history, interrupted)
+
+
+def search_from_many(
+    cases: Sequence[Case],
+    search: Search,
+    starts: int,
+    *,
+    engine: str = "local",
+    workers: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Found:
+    """Return the best of several searches with seeds that follow each other, each in a process of its own.
+
+    `engine` and `workers` are those of `fan_out`; `progress` is told the searches done and to do.
+    """
+    searches = [replace(search, seed=search.seed + start) for start in range(starts)]
+    found = fan_out(partial(search_scorer, cases), searches, engine=engine, workers=workers, progress=progress)
+    return min(found, key=lambda each: each.cost)
 
 
 def _origin(search: Search) -> Floats:
