@@ -26,11 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from presage.foundation.model import Model
 from presage.foundation.view.tasks import Task
 from presage.learning.cases import Case, case_of
 from presage.learning.evaluation import Schedule
+from presage.learning.forecasts import forecast_runs
 from presage.learning.learned_policy import LearnedPolicy
 from presage.learning.outcomes import Outcome, ratio_of
 from presage.learning.search import Search, search_scorer
@@ -39,11 +41,15 @@ from presage.policies.queue_decision import Queue
 from presage.policies.queue_scorer import GUARDS, OF_THE_JOB
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator.guided import Decider
+from presage.simulator.look_ahead import LookAhead, schedule_looking_ahead
 from presage.traces import read_trace
 from presage.traces.cleaning import clean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from presage.foundation.model import Tower
+    from presage.traces import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -64,10 +70,11 @@ LATEST = 120_000
 TRAIN, TEST = (0.3, 0.6), (0.6, 1.0)
 PAIRED_RULES = ("sjf", "saf", "f2", "sqf", "wfp3", "lxf")
 WINDOWS = 24
+ROUNDS, ONLINE_SITES = 3, ("KTH", "SDSC-SP2", "CTC")
 LOADS = {"native": None, "0.9": HIGH_LOAD}
 
 
-def read(site: str) -> Any:
+def read(site: str) -> Trace:
     """Return the log as the protocol wants it."""
     return clean(read_trace(DATA / f"{SITES[site][0]}.swf.gz"), ["learning"])
 
@@ -91,16 +98,20 @@ def case(site: str, seed: int = 0) -> Case:
 def make_case(site: str, seed: int, path: Path) -> None:
     """Forecast a log, and keep what came of it."""
     trace = read(site)
-    tower = Model.load(NETWORKS / f"{SITES[site][1]}-run-{seed}-1500.safetensors").towers[Task.RUN]
     latest = min(LATEST, len(trace)) if site == "Curie" else len(trace)
     begin = len(trace) - latest + int(TRAIN[0] * latest)
-    made = case_of(trace, tower, first=(begin + 0.5) / len(trace))
+    made = case_of(trace, network(site, seed), first=(begin + 0.5) / len(trace))
     path.parent.mkdir(parents=True, exist_ok=True)
     jobs = {name: getattr(made.jobs, name) for name in made.jobs.__dataclass_fields__}
     told = {name: getattr(made.forecasts, name) for name in made.forecasts.__dataclass_fields__}
     partial = path.with_suffix(".partial.npz")
     np.savez(partial, machine=made.processors, users=made.users, **jobs, **told)
     partial.replace(path)
+
+
+def network(site: str, seed: int) -> Tower:
+    """Return a network for run times that has never seen the log."""
+    return Model.load(NETWORKS / f"{SITES[site][1]}-run-{seed}-1500.safetensors").towers[Task.RUN]
 
 
 def part(site: str, shares: tuple[float, float], load: float | None = None, seed: int = 0) -> Case:
@@ -158,21 +169,45 @@ def policy(site: str, name: str, seed: int) -> dict[str, Any]:
         line, rule = Schedule.of(test, FIRST_COME), Schedule.of(test, picked)
         for watched in (False, True):
             own = Schedule.of(test, replace(learned, watches=watched))
-            ratio, interval = ratio_of(own.outcome, rule.outcome)
-            found[f"{load_name}{' watched' if watched else ''}"] = {
-                **figures(own), "ratio_to_static": ratio, "ci95": interval, "by_requests": own.by_requests,
-                "to_fcfs": {key: value / figures(line)[key] for key, value in figures(own).items()},
-            }  # fmt: skip
-        say(f"{site} {name} {load_name} {ratio:.3f} watched, by requests {own.by_requests:.2f}")
-    found["windows"] = in_windows(learned, picked, part(site, TEST, None, seed))
+            found[mode := f"{load_name}{' watched' if watched else ''}"] = compared(own, rule, line)
+            say(f"{site} {name} {mode} {found[mode]['ratio_to_static']:.3f}, by requests {own.by_requests:.2f}")
+    found["windows"] = in_windows(lambda case: case.run(learned.decider), picked, part(site, TEST, None, seed))
     return found
 
 
-def in_windows(learned: LearnedPolicy, picked: Decider, test: Case) -> dict[str, Any]:
+def look_ahead(site: str, seed: int) -> dict[str, Any]:
+    """Measure look-ahead over rules and the index by forecasts, in the same way."""
+    picked, found = pick(site), {}
+
+    def starts(case: Case) -> Any:
+        return schedule_looking_ahead(case.jobs, case.processors, LookAhead(), [case.forecasts], users=case.users)[
+            0
+        ]
+
+    for load_name, load in LOADS.items():
+        test = part(site, TEST, load, seed)
+        line, rule = Schedule.of(test, FIRST_COME), Schedule.of(test, picked)
+        own = Schedule.from_starts("look-ahead", test, starts(test))
+        found[load_name] = compared(own, rule, line)
+        say(f"{site} look-ahead {load_name} {found[load_name]['ratio_to_static']:.3f}")
+    found["windows"] = in_windows(starts, picked, part(site, TEST, None, seed))
+    return found
+
+
+def compared(own: Schedule, rule: Schedule, line: Schedule) -> dict[str, Any]:
+    """Return a schedule's figures, beside those of the picked rule and of first come, first served."""
+    ratio, interval = ratio_of(own.outcome, rule.outcome)
+    return {
+        **figures(own), "ratio_to_static": ratio, "ci95": interval, "by_requests": own.by_requests,
+        "to_fcfs": {key: value / figures(line)[key] for key, value in figures(own).items()},
+    }  # fmt: skip
+
+
+def in_windows(starts: Callable[[Case], Any], picked: Decider, test: Case) -> dict[str, Any]:
     """Measure in windows of 1024 jobs: the ratio of the means over windows, and its interval over them."""
     pairs = np.array(
         [
-            [Outcome.of(window, window.run(learned.decider)).slowdown, slowdown(window, picked, "requested")]
+            [Outcome.of(window, starts(window)).slowdown, slowdown(window, picked, "requested")]
             for window in test.windows(WINDOWS)
         ]
     )
@@ -222,6 +257,45 @@ def training_cases(site: str, seed: int, *, whole: bool) -> list[Case]:
     length = min(len(train), 8_000)
     stretches = [train.select(slice(at, at + length)) for at in (0, len(train) - length)]
     return [each for stretch in stretches for each in (stretch, stretch.at_load(HIGH_LOAD))]
+
+
+def online(site: str, name: str, seed: int) -> dict[str, Any]:
+    """Measure a policy whose forecasts know only what happened under that policy, not what the site lived through.
+
+    The schedule from 30 % on is put in the place of the log's own, and jobs are forecast anew from it: where
+    two rounds agree, the forecasts are those that the policy itself would have seen.
+    """
+    learned, picked = policy_of(site, name, seed), pick(site)
+    trace, tower = read(site), network(site, seed)
+    known = case(site, seed)
+    first = len(trace) - len(known)
+    found: dict[str, Any] = {"rounds": []}
+    for _ in range(ROUNDS):
+        test = replace(
+            part(site, TEST, None, seed), forecasts=known.forecasts.select(slice(-len_of_test(known), None))
+        )
+        ratio, interval = ratio_of(
+            Outcome.of(test, test.run(learned.decider)), Outcome.of(test, test.run(picked, "requested"))
+        )
+        found["rounds"].append({"ratio_to_static": ratio, "ci95": interval})
+        say(f"{site} {name} online {ratio:.3f}")
+        lived = with_lives(trace, first, known.run(learned.decider), known.jobs.run_ms)
+        known = replace(known, forecasts=forecast_runs(lived, tower, first=first))
+    return found
+
+
+def len_of_test(known: Case) -> int:
+    """Return how many of the jobs of a case that begins at the train part are of the test part."""
+    return len(known) - int((TEST[0] - TRAIN[0]) / (1 - TRAIN[0]) * len(known))
+
+
+def with_lives(trace: Trace, first: int, start_ms: Any, run_ms: Any) -> Trace:
+    """Return the log as if its jobs from `first` on had started at other times."""
+    jobs = trace.jobs
+    starts = pl.concat([jobs["start_ms"].head(first), pl.Series("start_ms", start_ms)])
+    ends = pl.concat([jobs["end_ms"].head(first), pl.Series("end_ms", start_ms + run_ms)])
+    waits = (starts - jobs["submit_ms"]) / 1000
+    return trace.with_jobs(jobs.with_columns(starts, ends, waits.alias("wait_s")))
 
 
 def speed() -> dict[str, Any]:
@@ -279,11 +353,15 @@ def cells(seeds: list[int]) -> dict[str, Callable[[], dict[str, Any]]]:
     for seed in seeds:
         for site in SITES:
             made[f"paired/{site}-{seed}"] = lambda site=site, seed=seed: paired(site, seed)
-        for name in ("index", "linear-others", "linear-own", "mlp-others", "attention-others"):
+        for name in ("index", "linear-others", "linear-own"):
             for site in SITES:
                 made[f"policy/{name}/{site}-{seed}"] = lambda site=site, name=name, seed=seed: policy(
                     site, name, seed
                 )
+        for site in SITES:
+            made[f"policy/look-ahead/{site}-{seed}"] = lambda site=site, seed=seed: look_ahead(site, seed)
+    for site in ONLINE_SITES:
+        made[f"online/{site}"] = lambda site=site: online(site, "linear-others", 0)
     return made
 
 

@@ -14,8 +14,6 @@ POLICIES = {
     "index": "fixed index",
     "linear-others": "searched on the other five logs",
     "linear-own": "searched on the log's own past",
-    "mlp-others": "hidden units, the other five logs",
-    "attention-others": "attention, the other five logs",
     "look-ahead": "look-ahead over rules",
 }
 MODES = {
@@ -142,3 +140,20 @@ def speed_rows() -> list[tuple[str, ...]]:
         for waiting, each in found.items()
         if isinstance(each, dict)
     ]
+
+
+def online_rows() -> list[tuple[str, ...]]:
+    """Return how a policy does with forecasts from the log's own history, and from that of its own schedule."""
+    rows = []
+    for path in sorted(CELLS.glob("online/*.json")):
+        rounds = json.loads(path.read_text())["rounds"]
+        rows.append(
+            (
+                path.stem,
+                *(
+                    f"{each['ratio_to_static']:.2f} [{each['ci95'][0]:.2f}, {each['ci95'][1]:.2f}]"
+                    for each in rounds
+                ),
+            )
+        )
+    return rows

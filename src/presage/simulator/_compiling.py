@@ -21,6 +21,10 @@ lean: Callable[[_Function], _Function] = njit(cache=True, nogil=True, error_mode
 Any other function counts every array that it is handed as used once more, which takes longer than most calls here.
 """
 
-_UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, **_UNCOUNTED}
-inner: Callable[[_Function], _Function] = njit(cache=True, nogil=True, error_model="numpy", **_UNWRAPPED)
+_UNWRAPPED: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inner: Callable[[_Function], _Function] = njit(
+    cache=True, nogil=True, error_model="numpy", **_UNWRAPPED, **_UNCOUNTED
+)
 """The same for functions that compiled code alone calls; with many arguments they take half as long to compile."""
+nested: Callable[[_Function], _Function] = njit(cache=True, nogil=True, error_model="numpy", **_UNWRAPPED)
+"""Like `inner`, for functions that make arrays."""

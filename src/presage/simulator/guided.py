@@ -90,8 +90,13 @@ def rank_by(jobs: Jobs, decider: Decider, forecasts: RunForecasts) -> IntArray:
     order = ORDERS.get(decider.order)() if isinstance(decider.order, str) else None
     if not isinstance(order, StaticOrder):
         return np.zeros(len(jobs), np.int64)
+    return ranked(order.scores(view_by(jobs, forecasts)))[1]
+
+
+def view_by(jobs: Jobs, forecasts: RunForecasts) -> JobView:
+    """Return what an order that never changes may know of the jobs."""
     run_ms = np.round(forecasts.median_s * 1000).astype(np.int64)
-    return ranked(order.scores(JobView(run_ms, jobs.processors, jobs.submit_ms - jobs.origin_ms)))[1]
+    return JobView(run_ms, jobs.processors, jobs.submit_ms - jobs.origin_ms)
 
 
 def _known(jobs: Jobs, processors: int, forecasts: RunForecasts) -> FloatArray:
