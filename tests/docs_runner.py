@@ -2,7 +2,8 @@
 
 - `console`: a line that starts with `$ ` is a command for bash; it goes on behind a backslash and through a
   here-document. The lines below it, if any, are its output. It must exit 0, or as `# exits 3` behind it says.
-- `python`: runs in one namespace per document; a `text` block right behind it is what it printed.
+- `python`: runs in one namespace per document; a `text` block right behind it is what it printed. Names behind
+  the word are modules; where one is not installed, the block and its output are left out.
 - `toml` and `json` must parse.
 - Directives of MyST (`{toctree}` …) are left to Sphinx.
 
@@ -13,6 +14,7 @@ the ends of lines, and blank lines, do not count.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -45,6 +47,8 @@ class Block:
     line: int
     language: str
     content: str
+    needs: tuple[str, ...] = ()
+    """Modules."""
 
     @property
     def place(self) -> str:
@@ -69,9 +73,9 @@ def blocks_of(path: Path) -> list[Block]:
     tokens = MarkdownIt().parse(path.read_text())
     document = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
     return [
-        Block(document, token.map[0] + 1 if token.map else 0, (token.info.split() or [""])[0], token.content)
+        Block(document, token.map[0] + 1 if token.map else 0, words[0], token.content, tuple(words[1:]))
         for token in tokens
-        if token.type in {"fence", "code_block"}
+        if token.type in {"fence", "code_block"} and (words := token.info.split() or [""])
     ]
 
 
@@ -101,6 +105,7 @@ class DocumentRun:
         self.folder = folder
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.printed: str | None = None
+        self.leaves_out = False
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PRESAGE_")}
         self.environment = kept | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -115,6 +120,11 @@ class DocumentRun:
     def run(self, block: Block) -> None:
         """Execute or check one block. Raises AssertionError that names its place."""
         printed, self.printed = self.printed, None
+        if self.leaves_out and block.language == "text":
+            return
+        self.leaves_out = block.language == "python" and not all(map(_is_installed, block.needs))
+        if self.leaves_out:
+            return
         if block.language == "console":
             for command in commands_of(block):
                 self._run_command(command, block.place)
@@ -178,6 +188,14 @@ class DocumentRun:
         ]
         (known / "entry_points.txt").write_text("\n".join(points) + "\n")
         self.environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{known.parent}"
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 def run_document(path: Path, folder: Path) -> None:

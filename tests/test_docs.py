@@ -97,6 +97,14 @@ def test_what_is_wrong_in_a_document_is_found(block: str, problem: str, tmp_path
         run_document(document, tmp_path)
 
 
+def test_blocks_that_lack_a_module_are_left_out_with_their_output(tmp_path: Path) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(
+        "```python no_such_module\nprint(1 / 0)\n```\n\n```text\n2\n```\n\n```python json\nx = 1\n```\n"
+    )
+    run_document(document, tmp_path)
+
+
 def test_dots_stand_for_what_may_differ() -> None:
     assert matches("took ... s\n...\nend", "took 0.3 s\n\nmuch more\nend\n")
     assert not matches("took ... s\nend", "took 0.3 s\nmore\nend\n")

@@ -632,6 +632,10 @@ def _listed(values: Sequence[Any]) -> str:
     return ", ".join(map(str, values))
 
 
+CHOICES_PER_S = 100_000
+"""What many machines in one call are to reach."""
+
+
 def environment_results() -> str:
     """Return how many choices a second the environments take."""
     path = RESULTS / "environments.json"
@@ -644,7 +648,12 @@ def environment_results() -> str:
         for name, of in found["environments"].items()
     ]  # fmt: skip
     head = ("environment", f"{found['machines']} machines in one call", "rounds", "one machine", "rounds")
-    return f"Presage {found['presage']}, {found['made']}.\n\n{_table(head, rows)}"
+    said = (
+        f"Presage {found['presage']}, {found['made']}; {found['load_average']} processes wanted to run meanwhile."
+    )
+    missed = [f"`{name}`" for name, of in found["environments"].items() if of["choices_per_s"] < CHOICES_PER_S]
+    verdict = f"{_listed(missed)} fell short of" if missed else "All reached"
+    return f"{said}\n\n{_table(head, rows)}\n\n{verdict} the {CHOICES_PER_S:,} that were asked for."
 
 
 def _listed_runs(values: Sequence[int]) -> str:
@@ -709,6 +718,8 @@ def policy_results(part: str, *which: str) -> str:
     sites = (*policy_tables.SITES, "geo mean")
     if part == "static":
         return _table(("", *policy_tables.SITES), policy_tables.static_rows())
+    if part == "online":
+        return _table(("log", "as the site lived it", "second round", "third round"), policy_tables.online_rows())
     if part == "speed":
         return _table(("waiting", "p50, ms", "p99, ms"), policy_tables.speed_rows())
     if part == "paired":

@@ -188,6 +188,8 @@ def test_bad_settings_are_told(trace: Trace) -> None:
         Windows(trace, jobs=1)
     with pytest.raises(UsageError, match="at a load of 0"):
         Windows(trace, load=0)
+    with pytest.raises(UsageError, match="64 machines with 0 rows"):
+        BatchOrderVector(Windows(trace, jobs=64), slots=0)
     with pytest.raises(UsageError, match="no sources to mix"):
         Mixed([])
     with pytest.raises(UsageError, match="no semantics 'lazy'"):

@@ -58,3 +58,14 @@ def test_jain() -> None:
     assert jain(np.array([0.0, 0, 0, 8])) == pytest.approx(1 / 4)
     assert jain(np.array([3.0, 1, 2])) == pytest.approx(36 / (3 * 14))
     assert jain(np.zeros(3)) == 1
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=40))
+@settings(max_examples=100, deadline=None)
+def test_percentiles_are_those_of_numpy(waits_s: list[float]) -> None:
+    waits = np.round(np.array(waits_s) * 1000)
+    trace = make_trace(*(make_job(0, 0, 1) for _ in waits), cpus=1)
+    found = measure(jobs_of(trace), waits.astype(np.int64), 1)
+
+    expected = np.percentile(waits / 1000, [50, 90, 99]).tolist()
+    assert [found.median_wait_s, found.p90_wait_s, found.p99_wait_s] == expected

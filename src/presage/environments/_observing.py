@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from presage.simulator.choices import (
+from presage.simulator._moments import (
+    EXTRA,
     FREE,
+    HEAD,
     JOBS,
+    NOBODY,
     NOW,
     PROCESSORS,
+    RANKED,
+    RESERVED,
     RUNNING,
-    STARTED,
     WAITING,
     Machines,
-    choose,
-    compiled,
-    is_possible,
-    two_possible,
+    is_over,
 )
+from presage.simulator.choices import BY_CHOICE, choose, compiled, is_possible, two_possible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,7 +35,12 @@ FEATURES = (
 )  # fmt: skip
 """What is observed of each waiting job: logarithms of seconds over 16, shares of the machine, flags. `free`,
 `waiting`, `running`, `oldest` and `work` are of the machine, and the same in every row."""
+BACKFILL_FEATURES = (*FEATURES, "is_first", "reserved_in", "left_over", "ends_before")
+"""What is observed where jobs are backfilled: `reserved_in` (a logarithm of seconds over 16) and `left_over` (a
+share of the machine) are of the reservation of the first job; `ends_before` says that a job leaves it its time."""
 LOG_SCALE = np.float32(1 / 16)
+MOST_S = np.float32(1e9)
+"""Longer times, like that of a reservation that nobody knows, count as this."""
 
 
 class Known(NamedTuple):
@@ -90,9 +97,11 @@ def observe(m: Machines, known: Known, at: int, out: np.ndarray, mask: np.ndarra
         out[k, 9] = oldest
         out[k, 10] = work
         out[k, 11] = 1
-    for k in range(shown, len(out)):
+    k = shown
+    while k < len(out) and out[k, 11] != 0:  # behind the first empty row all are empty
         out[k, :] = 0
         mask[k] = False
+        k += 1
 
 
 @compiled
@@ -105,7 +114,7 @@ def step_all(
     A choice that is not possible counts as the first one that is; where an episode is over nothing happens.
     """
     for at in range(len(actions)):
-        if m.facts[at, STARTED] == m.facts[at, JOBS]:
+        if is_over(m, at):
             done[at], costs[at] = True, 0
             continue
         slot = actions[at]
@@ -115,3 +124,41 @@ def step_all(
         costs[at] = m.cost[at] / m.facts[at, JOBS]
         m.cost[at] = 0
         observe(m, known, at, out[at], mask[at])
+
+
+@compiled
+def observe_behind(m: Machines, known: Known, at: int, out: np.ndarray, mask: np.ndarray) -> None:
+    """Write what is seen of the queue behind its first job; the last of the mask stands for nobody."""
+    observe(m, known, at, out, mask)
+    facts = m.facts[at]
+    reserved_s = min(np.float32((facts[RESERVED] - facts[NOW]) / 1000), MOST_S)
+    reserved_in = np.float32(np.log1p(reserved_s) * LOG_SCALE)
+    left_over = np.float32(facts[EXTRA] / facts[PROCESSORS])
+    first = len(FEATURES)
+    for k in range(min(facts[WAITING], len(out))):
+        job = m.queue[at, k]
+        out[k, first] = 1 if job == facts[HEAD] else 0
+        out[k, first + 1] = reserved_in
+        out[k, first + 2] = left_over
+        out[k, first + 3] = 1 if facts[NOW] + m.plan[at, job] <= facts[RESERVED] else 0
+    mask[len(out)] = facts[HEAD] != NOBODY
+
+
+@compiled
+def step_all_behind(
+    m: Machines, known: Known, actions: Ints, out: np.ndarray, mask: np.ndarray, costs: np.ndarray,
+    done: np.ndarray,
+) -> None:  # fmt: skip
+    """Do what `step_all` does where jobs are backfilled; the action behind all slots stands for nobody."""
+    slots = out.shape[1]
+    for at in range(len(actions)):
+        if is_over(m, at):
+            done[at], costs[at] = True, 0
+            continue
+        slot = actions[at]
+        if slot != slots and not is_possible(m, at, slot):
+            slot = two_possible(m, at)[0]
+        done[at] = not choose(m, at, slot, RANKED, BY_CHOICE)
+        costs[at] = m.cost[at] / m.facts[at, JOBS]
+        m.cost[at] = 0
+        observe_behind(m, known, at, out[at], mask[at])

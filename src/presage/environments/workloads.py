@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from presage.environments.failures import ProcessorChanges, ProcessorFailures
     from presage.simulator.jobs import Jobs, Knowledge
     from presage.traces import Trace
 
@@ -27,13 +28,21 @@ FEWEST_JOBS = 2
 
 @dataclass(frozen=True)
 class Episode:
-    """Jobs on an empty machine."""
+    """Jobs on an empty machine. Raises UsageError if more processors fail or come back than there are."""
 
     jobs: Jobs
     processors: int
     users: NDArray[np.int64]
     """Of each job, numbered from 0."""
     deadline_ms: NDArray[np.int64] | None = None
+    override: NDArray[np.bool_] | None = None
+    """Which jobs an operator puts before all others; None: no job."""
+    changes: ProcessorChanges | None = None
+    """When processors fail and come back; None: never."""
+
+    def __post_init__(self) -> None:
+        if self.changes is not None:
+            self.changes.check(self.processors)
 
 
 class Workload(ABC):
@@ -65,38 +74,27 @@ class Windows(Workload):
     order_by: Knowledge = "requested"
     deadline_factor: float | None = None
     """A job is late if it ends later than so many times its limit after its submit; None: no deadlines."""
+    failures: ProcessorFailures | None = None
+    override_share: float = 0.0
+    """This share of the jobs, drawn anew for each episode, goes before all others."""
     _all: Jobs = field(init=False, repr=False, compare=False)
     _users: NDArray[np.int64] = field(init=False, repr=False, compare=False)
     _size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.first < self.last <= 1:
-            raise UsageError(
-                f"There is nothing between {self.first} and {self.last} of a trace",
-                expected="0 <= first < last <= 1",
-            )
-        if self.jobs < FEWEST_JOBS or (self.load is not None and self.load <= 0):
-            raise UsageError(
-                f"Episodes cannot have {self.jobs} jobs at a load of {self.load}",
-                expected=f"at least {FEWEST_JOBS} jobs, and a load above 0",
-            )
+        if not 0 <= self.override_share <= 1:
+            raise UsageError(f"No share of jobs is {self.override_share}", expected="a share between 0 and 1")
         jobs = jobs_of(self.trace, order_by=self.order_by, kill=True)
-        begin, end = int(self.first * len(jobs)), int(self.last * len(jobs))
-        chosen = jobs.select(slice(begin, end))
-        if len(chosen) < self.jobs:
-            raise InputError(
-                f"The trace has {len(chosen):,} jobs for episodes of {self.jobs:,}",
-                remedy="Take shorter episodes, or more of the trace",
-            )
+        part = stretch(self.first, self.last, self.jobs, self.load, len(jobs))
+        chosen = jobs.select(part)
         size = machine_size(self.trace, self.processors)
         if chosen.processors.max() > size:
             raise InputError(
                 f"A job needs {chosen.processors.max():,} processors and the machine has {size:,}",
                 remedy="Drop such jobs, or give more processors",
             )
-        users = self.trace.jobs["user"].fill_null("").rank("dense").to_numpy().astype(np.int64) - 1
         object.__setattr__(self, "_all", chosen)
-        object.__setattr__(self, "_users", users[begin:end])
+        object.__setattr__(self, "_users", user_codes(self.trace)[part])
         object.__setattr__(self, "_size", size)
 
     @classmethod
@@ -109,11 +107,15 @@ class Windows(Workload):
         part = slice(begin, begin + self.jobs)
         jobs = self._all.select(part)
         if self.load is not None:
-            jobs = _at_load(jobs, self._size, self.load)
-        deadline_ms = None
-        if self.deadline_factor is not None:
-            deadline_ms = jobs.submit_ms + (self.deadline_factor * jobs.limit_ms).astype(np.int64)
-        return Episode(jobs, self._size, self._users[part], deadline_ms)
+            jobs = at_load(jobs, jobs.processors, self._size, self.load)
+        return Episode(
+            jobs,
+            self._size,
+            self._users[part],
+            deadlines(jobs, self.deadline_factor),
+            override=rng.random(self.jobs) < self.override_share if self.override_share else None,
+            changes=None if self.failures is None else self.failures.draw(rng, jobs.submit_ms, self._size),
+        )
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,44 @@ class Mixed(Workload):
         return self.sources[int(rng.integers(len(self.sources)))].draw(rng)
 
 
-def _at_load(jobs: Jobs, processors: int, load: float) -> Jobs:
-    """Return the same jobs with gaps between submits such that this share of the machine would be busy."""
-    work_ms = float((jobs.run_ms * jobs.processors).sum())
+def at_load(jobs: Jobs, amounts: NDArray[Any], of: int, load: float) -> Jobs:
+    """Return the same jobs with gaps such that their amounts would keep this share of `of` busy."""
+    work_ms = float((jobs.run_ms * amounts).sum())
     span_ms = max(float(jobs.submit_ms[-1] - jobs.submit_ms[0]), 1.0)
-    factor = work_ms / processors / load / span_ms
+    factor = work_ms / of / load / span_ms
     since_ms = (jobs.submit_ms - jobs.submit_ms[0]) * factor
     return replace(jobs, submit_ms=jobs.submit_ms[0] + since_ms.astype(np.int64))
+
+
+def stretch(first: float, last: float, jobs: int, load: float | None, of: int) -> slice:
+    """Return the part of a trace of `of` jobs that episodes of `jobs` jobs come from.
+
+    Raises UsageError for what no trace can give, InputError if the part has fewer jobs than an episode.
+    """
+    if not 0 <= first < last <= 1:
+        raise UsageError(
+            f"There is nothing between {first} and {last} of a trace", expected="0 <= first < last <= 1"
+        )
+    if jobs < FEWEST_JOBS or (load is not None and load <= 0):
+        raise UsageError(
+            f"Episodes cannot have {jobs} jobs at a load of {load}",
+            expected=f"at least {FEWEST_JOBS} jobs, and a load above 0",
+        )
+    part = slice(int(first * of), int(last * of))
+    if part.stop - part.start < jobs:
+        raise InputError(
+            f"The trace has {part.stop - part.start:,} jobs for episodes of {jobs:,}",
+            remedy="Take shorter episodes, or more of the trace",
+        )
+    return part
+
+
+def deadlines(jobs: Jobs, factor: float | None) -> NDArray[np.int64] | None:
+    """Return until when each job should have ended, so many times its limit after its submit."""
+    return None if factor is None else jobs.submit_ms + (factor * jobs.limit_ms).astype(np.int64)
+
+
+def user_codes(trace: Trace) -> NDArray[np.int64]:
+    """Return the user of each job, numbered from 0."""
+    codes: NDArray[np.int64] = trace.jobs["user"].fill_null("").rank("dense").to_numpy().astype(np.int64) - 1
+    return codes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ def measure(jobs: Jobs, start_ms: IntArray, processors: int) -> Metrics:
     work = float((run_s * jobs.processors).sum())
     median_wait_s, p90_wait_s, p99_wait_s = _percentiles(wait_s, 50, 90, 99)
     median_bounded, p99_bounded = _percentiles(bounded, 50, 99)
+    _, levels = _staircases(jobs, start_ms, np.ones(len(jobs)), run_s * jobs.processors)
+    most_waiting, most_work = (float(level.max()) for level in levels)
     return Metrics(
         jobs=len(jobs),
         mean_wait_s=float(wait_s.mean()),
@@ -78,9 +81,9 @@ def measure(jobs: Jobs, start_ms: IntArray, processors: int) -> Metrics:
         waited_share=float((wait_s > 0).mean()),
         # Every job is in the queue for its wait, so the area under the queue's length is the sum of the waits.
         mean_queue_length=float(wait_s.sum()) / makespan_s,
-        max_queue_length=int(queue_length(jobs, start_ms)[1].max()),
+        max_queue_length=round(most_waiting),
         mean_backlog_cpu_s=float((wait_s * run_s * jobs.processors).sum()) / makespan_s,
-        max_backlog_cpu_s=float(backlog(jobs, start_ms)[1].max()),
+        max_backlog_cpu_s=max(0.0, most_work),
     )
 
 
@@ -102,11 +105,16 @@ def backlog(jobs: Jobs, start_ms: IntArray) -> tuple[IntArray, FloatArray]:
 
 def _staircase(jobs: Jobs, start_ms: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
     """Return instants in order, and the sum of the amounts of the jobs that wait from each on."""
+    times_ms, (levels,) = _staircases(jobs, start_ms, amounts)
+    return times_ms, levels
+
+
+def _staircases(jobs: Jobs, start_ms: IntArray, *amounts: FloatArray) -> tuple[IntArray, list[FloatArray]]:
+    """Return instants in order, and for each of the amounts the sum over the jobs that wait from each on."""
     instants = np.concatenate([jobs.submit_ms, start_ms])
     times_ms, at = np.unique(instants, return_inverse=True)
-    changes = np.bincount(at, weights=np.concatenate([amounts, -amounts]))
-    levels: FloatArray = np.cumsum(changes)
-    return times_ms, levels
+    changes = (np.bincount(at, weights=np.concatenate([amount, -amount])) for amount in amounts)
+    return times_ms, [np.cumsum(change) for change in changes]
 
 
 def bounded_slowdown(wait_s: FloatArray, run_s: FloatArray) -> FloatArray:
@@ -116,7 +124,17 @@ def bounded_slowdown(wait_s: FloatArray, run_s: FloatArray) -> FloatArray:
 
 
 def _percentiles(values: FloatArray, *percents: float) -> list[float]:
-    return [float(value) for value in np.percentile(values, percents)]
+    """Return what np.percentile does, to the last bit, in a tenth of its time: episodes of learners are short."""
+    ordered = np.sort(values)
+    last = len(ordered) - 1
+    found = []
+    for percent in percents:
+        place = last * (percent / 100)
+        below = math.floor(place)
+        part = place - below
+        low, high = float(ordered[below]), float(ordered[min(below + 1, last)])
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return found
 
 
 def gini(values: FloatArray) -> float:
