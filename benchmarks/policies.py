@@ -270,7 +270,10 @@ def online(site: str, name: str, seed: int) -> dict[str, Any]:
     known = case(site, seed)
     first = len(trace) - len(known)
     found: dict[str, Any] = {"rounds": []}
-    for _ in range(ROUNDS):
+    for round_at in range(ROUNDS):
+        if round_at:
+            lived = with_lives(trace, first, known.run(learned.decider), known.jobs.run_ms)
+            known = replace(known, forecasts=forecast_runs(lived, tower, first=first))
         test = replace(
             part(site, TEST, None, seed), forecasts=known.forecasts.select(slice(-len_of_test(known), None))
         )
@@ -279,8 +282,6 @@ def online(site: str, name: str, seed: int) -> dict[str, Any]:
         )
         found["rounds"].append({"ratio_to_static": ratio, "ci95": interval})
         say(f"{site} {name} online {ratio:.3f}")
-        lived = with_lives(trace, first, known.run(learned.decider), known.jobs.run_ms)
-        known = replace(known, forecasts=forecast_runs(lived, tower, first=first))
     return found
 
 

@@ -11,7 +11,7 @@ CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "learning-cur
 RULES = {"fcfs": "FCFS", "sjf": "SJF", "saf": "SAF", "index": "fixed index"}
 LEARNERS = {"ppo": "PPO from the index", "ppo-from-nothing": "PPO from nothing", "cma": "CMA-ES from the index"}
 STARTS = {
-    "carried": "PPO carried over from KTH",
+    "carried": "PPO carried over from Lublin",
     "from-index": "PPO from the index",
     "from-nothing": "PPO from nothing",
 }

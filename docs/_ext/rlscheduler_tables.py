@@ -13,7 +13,7 @@ RULES = {
     "fcfs": "FCFS", "wfp3-unscheduled": "WFP3, its wait", "unicep-unscheduled": "UNICEP, its wait", "sjf": "SJF",
     "f1": "F1", "wfp3": "WFP3, true wait", "unicep": "UNICEP, true wait", "saf": "SAF", "sqf": "SQF", "f2": "F2",
 }  # fmt: skip
-PROTOCOLS = {"apart": "apart", "theirs": "as RLScheduler"}
+PROTOCOLS = {"apart": "apart", "theirs": "as RLScheduler", "untrained": "not at all"}
 NONE = "No measurement is stored here yet. `make prove` makes one."
 
 Rows = list[tuple[str, ...]]

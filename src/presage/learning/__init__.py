@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from presage.learning.evaluation import evaluate_policy
     from presage.learning.learned_policy import LearnedPolicy
     from presage.learning.recommendation import PolicyStore, recommend
+    from presage.learning.reinforcement import PpoSettings, TrainedPpo, train_ppo
     from presage.learning.search import Search, search_scorer
     from presage.learning.self_watch import SelfWatch
     from presage.learning.static_rules import best_static
@@ -22,8 +23,10 @@ __all__ = [
     "Case",
     "LearnedPolicy",
     "PolicyStore",
+    "PpoSettings",
     "Search",
     "SelfWatch",
+    "TrainedPpo",
     "best_static",
     "case_of",
     "distil_formula",
@@ -31,6 +34,7 @@ __all__ = [
     "recommend",
     "search_scorer",
     "slurm_weights",
+    "train_ppo",
 ]
 
 _HOMES = {
@@ -39,6 +43,7 @@ _HOMES = {
     "evaluation": ("evaluate_policy",),
     "learned_policy": ("LearnedPolicy",),
     "recommendation": ("PolicyStore", "recommend"),
+    "reinforcement": ("PpoSettings", "TrainedPpo", "train_ppo"),
     "search": ("Search", "search_scorer"),
     "self_watch": ("SelfWatch",),
     "static_rules": ("best_static",),

@@ -128,9 +128,7 @@ def start_easily(
         head += 1
     if head == len(line) or backfilling == NONE or free == 0:
         return starts
-    shadow, extra = reserve_behind(
-        line[:head], now, plan, size, planned, holding, running, free, size[line[head]]
-    )
+    shadow, extra = reserve_behind(line[:head], now, plan, size, planned, holding, running, free, size[line[head]])
     tries = np.arange(head + 1, len(line))
     if backfilling == EASY_SJBF:
         tries = tries[np.argsort(plan[line[head + 1 :]], kind="mergesort")]
