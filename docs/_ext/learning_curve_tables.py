@@ -9,7 +9,12 @@ from typing import Any
 
 CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "learning-curves"
 RULES = {"fcfs": "FCFS", "sjf": "SJF", "saf": "SAF", "index": "fixed index"}
-LEARNERS = {"ppo": "PPO from the index", "ppo-from-nothing": "PPO from nothing", "cma": "CMA-ES from the index"}
+LEARNERS = {
+    "ppo": "PPO from the index",
+    "ppo-longer": "PPO from the index, longer",
+    "ppo-from-nothing": "PPO from nothing",
+    "cma": "CMA-ES from the index",
+}
 STARTS = {
     "carried": "PPO carried over from Lublin",
     "from-index": "PPO from the index",
