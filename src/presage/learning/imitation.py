@@ -1,0 +1,86 @@
+"""A network learns to choose as a rule does, and what an episode then comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from presage.learning.observed_rules import choose_by
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.environments import BatchOrderVector
+    from presage.learning.networks import QueueNetwork
+
+BATCH = 64
+RATE = 1e-2
+VALUE_PRICE = 0.5
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of episodes in which a rule chose."""
+
+    seen: NDArray[np.float32]
+    mask: NDArray[np.bool_]
+    chosen: NDArray[np.int64]
+    to_come: NDArray[np.float32]
+    """The rewards from this moment on, later ones discounted."""
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+
+def moments_of(vector: BatchOrderVector, rule: str, decisions: int, seed: int, discount: float = 1.0) -> Moments:
+    """Return at least so many moments of whole episodes on machines that begin anew by themselves."""
+    choose = choose_by(rule)
+    seen, infos = vector.reset(seed=seed)
+    rows: list[tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]] = []
+    rewards, ends, whole_until = [], [], np.zeros(vector.num_envs, np.int64)
+    while whole_until.sum() < decisions:
+        actions = choose(seen, infos["action_mask"])
+        rows.append((seen, infos["action_mask"], actions))
+        seen, reward, done, _, infos = vector.step(actions)
+        rewards.append(reward)
+        ends.append(done)
+        whole_until[done] = len(ends)
+    to_come, whole = _sums(np.stack(rewards), np.stack(ends), discount)
+    seen, mask, chosen = (np.stack(part)[whole] for part in zip(*rows, strict=True))
+    return Moments(seen, mask, chosen, to_come[whole].astype(np.float32))
+
+
+def _sums(
+    rewards: NDArray[np.float64], ends: NDArray[np.bool_], discount: float
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the rewards up to the end of each episode, and which moments belong to one that has an end."""
+    sums, whole = np.zeros_like(rewards), np.zeros_like(ends)
+    total, has_end = np.zeros(rewards.shape[1]), np.zeros(rewards.shape[1], np.bool_)
+    for at in range(len(rewards) - 1, -1, -1):
+        total = rewards[at] + np.where(ends[at], 0.0, discount * total)
+        has_end |= ends[at]
+        sums[at], whole[at] = total, has_end
+    return sums, whole
+
+
+def imitate(network: QueueNetwork, moments: Moments, passes: int, seed: int) -> float:
+    """Train a network on what a rule chose; return the share of moments in which both choose alike."""
+    rng = np.random.default_rng(seed)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    for part in range(passes):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (1 - part / passes)
+        for rows in np.array_split(rng.permutation(len(moments)), max(1, len(moments) // BATCH)):
+            logits, value = network(torch.from_numpy(moments.seen[rows]))
+            logits = logits.masked_fill(~torch.from_numpy(moments.mask[rows]), -1e8)
+            loss = functional.cross_entropy(logits, torch.from_numpy(moments.chosen[rows]))
+            loss = loss + VALUE_PRICE * functional.mse_loss(value[:, 0], torch.from_numpy(moments.to_come[rows]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    alike = network.choose(moments.seen, moments.mask) == moments.chosen
+    return float(alike.mean())
