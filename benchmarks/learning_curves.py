@@ -38,9 +38,9 @@ from policies import TEST, TRAIN, part
 from presage.environments import Episode, Workload
 from presage.learning.cases import Case
 from presage.learning.observed_rules import RULES, Played, choose_by, play
+from presage.learning.outcomes import Outcome
 from presage.learning.reinforcement import PpoSettings, TrainedPpo, train_ppo
 from presage.learning.search import Search, search_scorer
-from presage.learning.static_rules import Outcome
 from presage.policies.queue_scorer import Guard, QueueScorer
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator.guided import Decider

@@ -225,7 +225,7 @@ def policy_of(site: str, name: str, seed: int) -> LearnedPolicy:
     if not path.exists():
         others = [each for each in SITES if each != site] if where == "others" else [site]
         cases = [each for other in others for each in training_cases(other, seed, whole=where == "own")]
-        search = Search(kind=kind, generations=GENERATIONS[kind], seed=seed)  # type: ignore[arg-type]
+        search = Search(kind=kind, generations=GENERATIONS[kind], seed=seed)
         found = search_scorer(cases, search, journal=path.with_suffix(".jsonl"), progress=partial_say(site, name))
         about = {"method": f"CMA-ES, {kind}", "logs": others, "cost": found.cost, "history": found.history}
         LearnedPolicy(name, found.scorer, search.guard, about=about).save(path)

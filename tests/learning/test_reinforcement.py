@@ -18,8 +18,8 @@ from presage.learning.cases import Case
 from presage.learning.imitation import imitate, moments_of
 from presage.learning.networks import IS_THERE, QueueNetwork
 from presage.learning.observed_rules import choose_by, play
+from presage.learning.outcomes import Outcome
 from presage.learning.reinforcement import PpoSettings, TrainedPpo, train_ppo
-from presage.learning.static_rules import Outcome
 from presage.policies.queue_scorer import QueueScorer
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator.guided import Decider

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from presage.errors import InputError, UsageError
-from presage.learning.search import KINDS, Goal, Kind, Search, search_from_many, search_scorer
+from presage.learning.search import KINDS, Goal, Search, search_from_many, search_scorer
 from presage.policies.queue_scorer import OF_THE_JOB, QueueScorer
 
 from .making import make_case
@@ -15,7 +15,7 @@ SHORT = Search(generations=4, population=6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_same_seed_finds_the_same(kind: Kind) -> None:
+def test_the_same_seed_finds_the_same(kind: str) -> None:
     case = make_case(jobs=150)
     search = Search(kind, generations=2, population=4)
     first, second = (search_scorer([case], search) for _ in range(2))
@@ -57,7 +57,7 @@ def test_tails_cost() -> None:
 
 def test_settings_that_find_nothing_are_told() -> None:
     with pytest.raises(UsageError, match="kind"):
-        Search("deep")  # type: ignore[arg-type]
+        Search("deep")
     with pytest.raises(UsageError, match="find nothing"):
         Search(population=2)
     with pytest.raises(UsageError, match="nothing to search on"):
@@ -68,3 +68,24 @@ def test_of_many_starts_the_best_is_taken() -> None:
     cases, search = [make_case(jobs=120)], Search(generations=1, population=4)
     each = [search_scorer(cases, Search(generations=1, population=4, seed=seed)).cost for seed in range(3)]
     assert search_from_many(cases, search, 3, engine="serial").cost == min(each)
+
+
+def test_a_journal_that_was_cut_off_in_a_line_goes_on_before_it(tmp_path: Path) -> None:
+    case, journal = make_case(jobs=120), tmp_path / "journal.jsonl"
+    search = Search(generations=2, population=4)
+    whole = search_scorer([case], search, journal=journal)
+    text = journal.read_text()
+    for kept in (text[:-9], text[:9], ""):
+        journal.write_text(kept)
+        again = search_scorer([case], search, journal=journal)
+        np.testing.assert_array_equal(again.scorer.weights, whole.scorer.weights)
+        assert journal.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["no json\n", "{}\n[]\n", '{"kind": "linear"}\n{"costs": 3}\n'])
+def test_what_is_no_journal_is_told_and_left_as_it_is(tmp_path: Path, text: str) -> None:
+    journal = tmp_path / "notes.txt"
+    journal.write_text(text)
+    with pytest.raises(InputError, match="no journal"):
+        search_scorer([make_case(jobs=120)], SHORT, journal=journal)
+    assert journal.read_text() == text

@@ -8,8 +8,9 @@ import pytest
 from presage.environments import Windows
 from presage.learning.cases import Case, Told
 from presage.learning.observed_rules import choose_by, play
+from presage.learning.outcomes import Outcome
 from presage.learning.search import Search, search_scorer
-from presage.learning.static_rules import FIRST_COME, Outcome
+from presage.learning.static_rules import FIRST_COME
 from presage.policies.queue_scorer import QueueScorer
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator.guided import Decider
@@ -53,7 +54,6 @@ def misled(seed: int) -> Case:
 
 
 def test_the_search_learns_to_distrust_forecasts_that_mislead() -> None:
-    pytest.importorskip("cma")
     search = Search(generations=25, population=10, spread=1.0, tail=0.0, keep=0.0)
     found = search_scorer([misled(seed) for seed in range(4)], search)
     held = [misled(seed) for seed in range(10, 16)]

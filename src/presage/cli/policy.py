@@ -185,7 +185,7 @@ def train(
     check_engine(engine)
     if out is not None:
         check_place(Path(out))
-    search = Search(kind, generations=generations, population=population, fairness=fairness, seed=seed)  # type: ignore[arg-type]  # Search checks it
+    search = Search(kind, generations=generations, population=population, fairness=fairness, seed=seed)
     before, after = _parts(trace, split, processors, model, format, time_zone)
     cases = [before, before.at_load(0.75), before.at_load(HIGH_LOAD)]
     if starts > 1:

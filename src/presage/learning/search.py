@@ -11,7 +11,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from presage.learning.static_rules import FIRST_COME
 from presage.policies.queue_scorer import GUARDS, INPUTS, OF_THE_JOB, Guard, QueueScorer, index_weights
 from presage.simulator.guided import Decider
 from presage.simulator.metrics import gini
+from presage.traces.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-Kind = Literal["linear", "mlp", "attention"]
-KINDS: tuple[Kind, ...] = ("linear", "mlp", "attention")
+KINDS = ("linear", "mlp", "attention")
 _OFTEN_ONE = {"share_of_machine", "user_share", "fits"}
 """Numbers that go from 0 to 1: their weights are searched more widely than those of logarithms."""
 
@@ -43,7 +43,8 @@ _OFTEN_ONE = {"share_of_machine", "user_share", "fits"}
 class Search:
     """How long and how widely to search, and what counts besides the mean."""
 
-    kind: Kind = "linear"
+    kind: str = "linear"
+    """One of `KINDS`."""
     units: int = 6
     """Hidden units, for the kinds that have them."""
     generations: int = 40
@@ -186,7 +187,8 @@ def search_scorer(
                     {"best": float(min(costs)), "median": float(np.median(costs)), "spread": float(strategy.sigma)}
                 )
                 if generation >= len(past):
-                    _write_journal(journal, search, costs)
+                    past.append(costs)
+                    _write_journal(journal, search, past)
                 if progress:
                     progress(generation + 1, search.generations, float(np.median(costs)))
     except KeyboardInterrupt:
@@ -229,28 +231,40 @@ def _cost(search: Search, goals: Sequence[Goal], values: Floats) -> float:
     return cost + search.keep * float(np.mean(np.square(values[: len(OF_THE_JOB)])))
 
 
-def _head(search: Search) -> dict[str, Any]:
-    return {
-        "kind": search.kind, "units": search.units, "population": search.population, "spread": search.spread,
-        "seed": search.seed,
-    }  # fmt: skip
-
-
 def _read_journal(journal: Path | None, search: Search) -> list[list[float]]:
+    """Return the costs of the generations that are done; whoever was cut off in a line begins that one anew."""
     if journal is None or not journal.exists():
         return []
-    lines = [json.loads(line) for line in journal.read_text().splitlines() if line]
-    if lines and lines[0] != _head(search):
+    text, first = journal.read_text(errors="replace"), _head_line(search)
+    if first.startswith(text):
+        return []
+    whole = text[: text.rfind("\n") + 1]
+    try:
+        head, *generations = (json.loads(line) for line in whole.splitlines())
+        past = [[float(cost) for cost in generation["costs"]] for generation in generations]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{journal.name} is no journal of a search", expected="what `presage policy train --journal` wrote"
+        ) from None
+    if head != json.loads(first):
         raise InputError(
             f"{journal.name} is the journal of another search", remedy="Name another file, or the same settings"
         )
-    return [line["costs"] for line in lines[1:]]
+    return past
 
 
-def _write_journal(journal: Path | None, search: Search, costs: Sequence[float]) -> None:
+def _write_journal(journal: Path | None, search: Search, past: Sequence[Sequence[float]]) -> None:
+    """Write all generations anew, at once: there are few."""
     if journal is None:
         return
-    if not journal.exists():
-        journal.write_text(json.dumps(_head(search)) + "\n")
-    with journal.open("a") as lines:
-        lines.write(json.dumps({"costs": [float(cost) for cost in costs]}) + "\n")
+    lines = (json.dumps({"costs": [float(cost) for cost in costs]}) + "\n" for costs in past)
+    with replacing(journal) as partial:
+        partial.write_text(_head_line(search) + "".join(lines))
+
+
+def _head_line(search: Search) -> str:
+    head = {
+        "kind": search.kind, "units": search.units, "population": search.population, "spread": search.spread,
+        "seed": search.seed,
+    }  # fmt: skip
+    return json.dumps(head) + "\n"
