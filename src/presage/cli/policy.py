@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,7 +163,7 @@ def train(
 ) -> None:
     """Search for a policy on the first part of a log: whole runs at three loads are simulated with each candidate.
 
-    The search begins at the fixed index. Ctrl-C ends it with the best that was found so far; with --journal the
+    The search begins at the fixed index. Ctrl-C ends it with what it has found so far; with --journal the
     same call goes on where it was cut off.
 
     Example: presage policy train --trace log.swf.gz --out ours.safetensors --journal ours.jsonl
@@ -209,9 +208,7 @@ def train(
     document: dict[str, Any] = {**about, "interrupted": found.interrupted, "history": found.history}
     if out is not None:
         learned.save(out)
-        told = (
-            f"Wrote {out}, {100 * (1 - math.exp(found.cost)):.0f} % below the fixed index on what it learned from"
-        )
+        told = f"Wrote {out}"
         document["out"] = out
     else:
         attempt = PolicyStore(str(store)).propose(learned, after)
