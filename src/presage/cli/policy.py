@@ -173,7 +173,7 @@ def train(
     from presage.fanout import check_engine
     from presage.learning.learned_policy import LearnedPolicy
     from presage.learning.recommendation import PolicyStore
-    from presage.learning.search import Search, search_from_many, search_scorer
+    from presage.learning.search import Search, require_cma, search_from_many, search_scorer
     from presage.learning.static_rules import HIGH_LOAD
     from presage.traces.files import check_place
 
@@ -182,6 +182,7 @@ def train(
     if starts > 1 and journal is not None:
         raise UsageError("A journal is of one search", remedy="Leave out --journal, or --starts")
     check_engine(engine)
+    require_cma()
     if out is not None:
         check_place(Path(out))
     search = Search(kind, generations=generations, population=population, fairness=fairness, seed=seed)
@@ -277,7 +278,7 @@ def recommend(
     typer.echo(told.says)
     standings = sorted(told.latest.standings, key=lambda each: each.ratio)[:_ROWS_SHOWN]
     print_table(
-        f"The latest {weeks:g} weeks, beside {told.present}",
+        f"The latest weeks, beside {told.present}",
         ["candidate", "bounded slowdown", "ratio", "95 % interval", "safe"],
         [
             [

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from presage.errors import MissingDependencyError, UsageError
+from presage.errors import UsageError
+from presage.learning.search import require_cma
 from presage.policies.committed_scorer import OF_THE_JOB, CommittedScorer
 from presage.simulator.metrics import bounded_slowdown
 from presage.simulator.pooled import check_sizes
@@ -124,10 +125,7 @@ def search_committed(
     first scorer. `progress` is told the generation, how many there will be, and the median cost. The same seed
     gives the same scorer.
     """
-    try:
-        import cma
-    except ModuleNotFoundError:
-        raise MissingDependencyError("cma", extra="learn", purpose="Searching for a policy") from None
+    cma = require_cma()
     search = search or CommittedSearch()
     if not stretches:
         raise UsageError("There is nothing to search on", expected="at least one stretch of jobs")

@@ -11,7 +11,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -160,10 +160,7 @@ def search_scorer(
     one. Ctrl-C ends a search with what it has found. `progress` is told the generation, how many there will be,
     and the median cost. Raises InputError for a journal of another search.
     """
-    try:
-        import cma
-    except ModuleNotFoundError:
-        raise MissingDependencyError("cma", extra="learn", purpose="Searching for a policy") from None
+    cma = require_cma()
     search = search or Search()
     goals = [Goal.of(case, search.guard) for case in cases]
     if not goals:
@@ -196,6 +193,15 @@ def search_scorer(
     # Not the best candidate of all, which was lucky: a run is one draw of a sum with a heavy tail.
     found = np.asarray(strategy.mean if history else _origin(search))
     return Found(search.scorer(found), cost_of(found), history, interrupted)
+
+
+def require_cma() -> Any:
+    """Return the package that searches. Raises MissingDependencyError."""
+    try:
+        import cma
+    except ModuleNotFoundError:
+        raise MissingDependencyError("cma", extra="learn", purpose="Searching for a policy") from None
+    return cma
 
 
 def search_from_many(
