@@ -25,7 +25,14 @@ import numpy as np
 import polars as pl
 
 import presage
-from presage.learning.committed import CommittedScorer, CommittedSearch, Stretch, log_average, search_committed
+from presage.learning.committed import (
+    CommittedScorer,
+    CommittedSearch,
+    Rehearsal,
+    Stretch,
+    log_average,
+    search_committed,
+)
 from presage.policies import ORDERS, JobView, Policy, StaticOrder
 from presage.policies.committed_scorer import OF_THE_JOB, area_weights
 from presage.registry import Spec
@@ -245,16 +252,21 @@ def test_learned(cell: tuple[str, str, str, int], found: dict[str, Any]) -> dict
     name, backfilling, protocol, seed = cell
     log, scorer = read(name), CommittedScorer(np.array(found["weights"]))
 
-    def slowdowns(*, knows_users: bool) -> list[float]:
+    def slowdowns(*, knows_users: bool = True, rehearsal: Rehearsal | None = None) -> list[float]:
         stretches = [log.stretch(begin, knows_users=knows_users) for begin in begins()]
-        return [each.slowdown(scorer, backfilling=backfilling == "easy") for each in stretches]
+        return [
+            each.slowdown(scorer, backfilling=backfilling == "easy", rehearsal=rehearsal) for each in stretches
+        ]
 
-    known = slowdowns(knows_users=True)
+    known = slowdowns()
+    rehearsed = slowdowns(rehearsal=Rehearsal()) if backfilling == "none" else None
     return {
         "log": name, "backfilling": backfilling, "protocol": protocol, "seed": seed,
         "slowdown": float(np.mean(known)), "rl": PUBLISHED[backfilling][name][-1],
         "by_requests_alone": float(np.mean(slowdowns(knows_users=False))),
         "sequences": [round(each, 4) for each in known], "cpu_s": found["cpu_s"],
+        "rehearsed": None if rehearsed is None else float(np.mean(rehearsed)),
+        "rehearsed_sequences": None if rehearsed is None else [round(each, 4) for each in rehearsed],
         "weights": dict(zip(OF_THE_JOB, found["weights"], strict=True)),
     }  # fmt: skip
 

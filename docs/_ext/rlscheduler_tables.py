@@ -58,15 +58,28 @@ def _against(seeds: list[dict[str, Any]]) -> tuple[str, ...]:
     ours = [row["slowdown"] for row in seeds]
     published = seeds[0]["rl"]
     better = sum(each < published for each in ours)
-    average = f"{mean(ours):.2f}"
     return (
         f"{published:.2f}",
-        f"**{average}**" if mean(ours) < published else average,
+        _bold_below(published, ours),
         f"{mean(ours) / published:.2f}",
         ", ".join(f"{each:.2f}" for each in ours),
         f"{better} of {len(ours)}",
         f"{mean(row['by_requests_alone'] for row in seeds):.2f}",
+        *_rehearsed(seeds),
     )
+
+
+def _bold_below(published: float, ours: list[float]) -> str:
+    average = f"{mean(ours):.2f}"
+    return f"**{average}**" if mean(ours) < published else average
+
+
+def _rehearsed(seeds: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the mean with rehearsals, and every seed's; with backfilling there are none."""
+    ours = [row["rehearsed"] for row in seeds if row["rehearsed"] is not None]
+    if not ours:
+        return "-", "-"
+    return _bold_below(seeds[0]["rl"], ours), ", ".join(f"{each:.2f}" for each in ours)
 
 
 def sequence_rows() -> Rows:
@@ -80,12 +93,14 @@ def sequence_rows() -> Rows:
                 if (row["log"], row["backfilling"], row["rule"]) == (log, backfilling, "saf")
             )  # fmt: skip
             rows.append((log, told, "SAF", *(f"{each:.0f}" for each in rule["sequences"])))
-            seeds = [
-                row["sequences"] for row in found["learned"]
+            apart = [
+                row for row in found["learned"]
                 if (row["log"], row["backfilling"], row["protocol"]) == (log, backfilling, "apart")
             ]  # fmt: skip
-            if seeds:
-                rows.append((log, told, "learned", *(f"{mean(each):.0f}" for each in zip(*seeds, strict=True))))
+            for words, field in (("learned", "sequences"), ("rehearsed", "rehearsed_sequences")):
+                seeds = [row[field] for row in apart if row[field] is not None]
+                if seeds:
+                    rows.append((log, told, words, *(f"{mean(each):.0f}" for each in zip(*seeds, strict=True))))
     return rows
 
 

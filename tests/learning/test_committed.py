@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from presage.errors import InputError, UsageError
-from presage.learning.committed import CommittedScorer, CommittedSearch, Stretch, search_committed
+from presage.learning.committed import (
+    CommittedScorer,
+    CommittedSearch,
+    Rehearsal,
+    Stretch,
+    search_committed,
+)
 from presage.policies import Policy
 from presage.simulator import Jobs
 from presage.simulator.jobs import jobs_of
@@ -92,6 +98,74 @@ def test_a_scorer_can_prefer_what_fits_and_what_fits_soon() -> None:
     assert stretch.run(soon, backfilling=False).tolist()[3:] == [350_000, 110_000, 50_000]
 
 
+DAY_S = 24 * 3600
+
+
+def on_the_second_day(*jobs: tuple[int, int, int], before: tuple[tuple[int, int, int], ...] = ()) -> Stretch:
+    """Return jobs, given by submit, run and size, of the second day of a machine of 4; `before` came on the first.
+
+    From 100 s on, 3 of the 4 are held until 5,100 s.
+    """
+    first = ((0, 10, 1), *before)
+    held = ((DAY_S, 100, 4), (DAY_S + 1, 5000, 3))
+    later = tuple((DAY_S + submit, run, size) for submit, run, size in jobs)
+    return Stretch.of(in_seconds(*((at, run, run, size) for at, run, size in first + held + later)), 4)
+
+
+def test_a_rehearsal_lets_a_job_that_fits_go_before_one_that_is_waited_for() -> None:
+    stretch = on_the_second_day((2, 10, 4), (2, 10, 1))
+    widest = CommittedScorer.of(log_processors=-1.0)
+    begin_ms = DAY_S * 1000
+    assert (stretch.run(widest, backfilling=False)[-2:] - begin_ms).tolist() == [5_100_000, 5_110_000]
+    rehearsed = stretch.run(widest, backfilling=False, rehearsal=Rehearsal())
+    assert (rehearsed[-2:] - begin_ms).tolist() == [5_100_000, 100_000]
+
+
+def test_a_rehearsal_expects_what_came_on_an_earlier_day() -> None:
+    """The long job of one processor fits at 100 s; started then, it leaves no room beside the one of three.
+
+    On the first day three jobs of 10 s came at 4,100 s. If they come again they wait until 5,100 s for the one of
+    three, and then, with the long one, until 25,100 s.
+    """
+    waiting = ((2, 20_000, 3), (2, 50_000, 1))
+    scorer = CommittedScorer.of(log_requested=1.0, fits=-100.0)
+
+    def starts(stretch: Stretch, rehearsal: Rehearsal | None) -> list[int]:
+        found = stretch.run(scorer, backfilling=False, rehearsal=rehearsal)
+        return (found[-2:] - DAY_S * 1000).tolist()
+
+    quiet = on_the_second_day(*waiting)
+    busy = on_the_second_day(*waiting, before=((4100, 10, 1),) * 3)
+    for stretch, rehearsal in ((quiet, None), (quiet, Rehearsal()), (busy, None)):
+        assert starts(stretch, rehearsal) == [5_100_000, 100_000]
+    assert starts(busy, Rehearsal()) == [5_100_000, 5_100_000]
+
+
+def test_the_first_day_is_not_rehearsed() -> None:
+    stretch = make_stretch()
+    first_day = stretch.jobs.submit_ms < stretch.jobs.submit_ms[0] + DAY_S * 1000
+    alone = stretch.run(CommittedScorer(), backfilling=False)
+    rehearsed = stretch.run(CommittedScorer(), backfilling=False, rehearsal=Rehearsal())
+    settled = first_day & (alone < stretch.jobs.submit_ms[0] + DAY_S * 1000)
+    assert settled.any()
+    assert rehearsed[settled].tolist() == alone[settled].tolist()
+    assert rehearsed.tolist() != alone.tolist()
+
+
+def test_rehearsals_help_the_shortest_first_where_requests_are_right() -> None:
+    """Measured: 319 instead of 377; single stretches go from 0.64 to 1.22 of what they were."""
+    model = make_model("lublin", {"load": 1.1, "processors": 64, "estimate": "exact"})
+    stretches = [Stretch.of(jobs_of(model.generate(400, seed=seed)), 64) for seed in range(8)]
+    shortest = CommittedScorer.of(log_requested=1.0)
+
+    def mean(rehearsal: Rehearsal | None) -> float:
+        return float(
+            np.mean([each.slowdown(shortest, backfilling=False, rehearsal=rehearsal) for each in stretches])
+        )
+
+    assert mean(Rehearsal()) < 0.95 * mean(None)
+
+
 def test_the_same_seed_finds_the_same_scorer() -> None:
     stretches = [make_stretch(seed, 120) for seed in range(3)]
     told: list[tuple[int, int]] = []
@@ -124,6 +198,10 @@ def test_what_cannot_be_is_told() -> None:
         search_committed([], SHORT)
     with pytest.raises(UsageError, match="find nothing"):
         CommittedSearch(population=2)
+    with pytest.raises(UsageError, match="decides nothing"):
+        Rehearsal(candidates=1)
+    with pytest.raises(UsageError, match="Nothing is backfilled in a rehearsal"):
+        make_stretch().run(CommittedScorer(), backfilling=True, rehearsal=Rehearsal())
     with pytest.raises(UsageError, match="reads no 'colour'"):
         CommittedScorer.of(colour=1.0)
     with pytest.raises(UsageError, match=r"the shape \(3,\)"):

@@ -2,6 +2,8 @@
 
 A scorer is searched for by evolution (CMA-ES). Every generation runs on other stretches of jobs, since one run is
 one draw of a sum with a heavy tail, and what does best on a fixed set was mostly lucky there.
+
+Its choices may be rehearsed before they are made, since none can be taken back.
 """
 
 from __future__ import annotations
@@ -28,6 +30,26 @@ _OFTEN_ONE = {"share_of_machine", "fits", "share_left_free"}
 """Numbers that go from 0 to 1: their weights are searched more widely than those of logarithms."""
 _KEPT = 3
 """What is found is the mean of the search's centres over the last 1 / `_KEPT` of all generations."""
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """How a choice is tried out: the coming day is played through, jobs coming as on earlier days of the run.
+
+    Of the best by score, that one is chosen with which all jobs together gain the least slowdown by waiting. In
+    the first day of a run the scorer decides alone.
+    """
+
+    candidates: int = 4
+    days: int = 3
+    """So many of the last days come again, each by itself."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 2 or self.days < 1:
+            raise UsageError(
+                f"A rehearsal of {self.candidates} candidates on {self.days} days decides nothing",
+                expected="at least 2 candidates and 1 day",
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,12 +79,19 @@ class Stretch:
     def __len__(self) -> int:
         return len(self.jobs)
 
-    def run(self, scorer: CommittedScorer, *, backfilling: bool) -> IntArray:
-        """Return when each job starts, in milliseconds, if the scorer chooses."""
+    def run(self, scorer: CommittedScorer, *, backfilling: bool, rehearsal: Rehearsal | None = None) -> IntArray:
+        """Return when each job starts, in milliseconds, if the scorer chooses.
+
+        Raises UsageError for a rehearsal with backfilling, which is not rehearsed.
+        """
         from presage.simulator import _committing
         from presage.simulator._moments import new_machines
         from presage.simulator.choices import BY_ARRIVAL, NONE
 
+        if rehearsal and backfilling:
+            raise UsageError(
+                "Nothing is backfilled in a rehearsal", expected="backfilling or a rehearsal, not both"
+            )
         jobs = self.jobs
         machine = new_machines(1, len(jobs))
         machine.submit[0], machine.run[0], machine.size[0] = jobs.submit_ms, jobs.run_ms, jobs.processors
@@ -71,13 +100,14 @@ class Stretch:
         _committing.run_committed(
             machine, len(jobs), self.processors, BY_ARRIVAL if backfilling else NONE,
             _committing.Work(requested_s, self.users, self.kinds), scorer.weights,
+            min(rehearsal.candidates, len(jobs)) if rehearsal else 0, rehearsal.days if rehearsal else 0,
         )  # fmt: skip
         start_ms: IntArray = machine.start[0].copy()
         return start_ms
 
-    def slowdown(self, scorer: CommittedScorer, *, backfilling: bool) -> float:
-        """Return the mean bounded slowdown if the scorer chooses."""
-        start_ms = self.run(scorer, backfilling=backfilling)
+    def slowdown(self, scorer: CommittedScorer, *, backfilling: bool, rehearsal: Rehearsal | None = None) -> float:
+        """Return the mean bounded slowdown if the scorer chooses. Raises as `run` does."""
+        start_ms = self.run(scorer, backfilling=backfilling, rehearsal=rehearsal)
         jobs = self.jobs
         return float(bounded_slowdown((start_ms - jobs.submit_ms) / 1000, jobs.run_ms / 1000).mean())
 

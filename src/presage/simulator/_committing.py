@@ -2,7 +2,10 @@
 
 What is expected of a run comes from runs of its kind (same user and request) that have ended here, what is
 expected of its kind from runs of its user, and that of its user from the request; each of these counts as one run
-more. Times are integer milliseconds.
+more.
+
+Before a choice the best few may be rehearsed: the coming day is played through with each of them, once for each of
+the last days, as if who came in the same hours of that day came again. Times are integer milliseconds.
 """
 
 from __future__ import annotations
@@ -22,6 +25,18 @@ from presage.simulator._moments import (
     WAITING,
     Machines,
 )
+from presage.simulator._rehearsing import (
+    DAY_MS,
+    Outlook,
+    Scene,
+    Stage,
+    fitting,
+    late,
+    new_outlook,
+    new_scene,
+    new_stage,
+    rehearse,
+)
 from presage.simulator.choices import begin, choose
 from presage.simulator.metrics import TAU_S
 
@@ -31,9 +46,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-EXPECTED, TYPICAL, REQUESTED, SIZE, SHARE, WAITED, SLOWDOWN, FITS, UNTIL, LEFT = range(10)
+# Weights; those of what has to do with what is free follow.
+EXPECTED, TYPICAL, REQUESTED, SIZE, SHARE, WAITED, SLOWDOWN = range(7)
 AGEING_S = 4 * 3600.0
-MINUTE_MS = 60_000.0
 # Columns of what has ended: sums of run / requested and of 1 / max(run, 10 s), and how many runs.
 USED, INVERSE, COUNT = 0, 1, 2
 
@@ -56,6 +71,8 @@ class Memory(NamedTuple):
     """How many runs of each user have ended."""
     read: Ints
     """Per job: the news of its user when it was last forecast."""
+    expected_s: Floats
+    """Per job: the run that is expected."""
     inverse: Floats
     """Per job: the mean of 1 / max(run, 10 s) that is expected."""
     lasting: Floats
@@ -66,23 +83,31 @@ class Memory(NamedTuple):
     """How many are pending, and how many have been seen coming."""
 
 
-class Outlook(NamedTuple):
-    """When how much will be free, by the plans of those that run."""
-
-    after_ms: Ints
-    free: Ints
-
-
 @compiled
-def run_committed(m: Machines, jobs: int, processors: int, backfilling: int, work: Work, weights: Floats) -> None:
-    """Run the first machine, whose jobs are written already, to its end."""
+def run_committed(
+    m: Machines,
+    jobs: int,
+    processors: int,
+    backfilling: int,
+    work: Work,
+    weights: Floats,
+    candidates: int,
+    days: int,
+) -> None:
+    """Run the first machine, whose jobs are written already, to its end; without days nothing is rehearsed."""
     memory = _new_memory(jobs, work)
-    outlook = Outlook(np.empty(jobs + 1, np.int64), np.empty(jobs + 1, np.int64))
+    outlook = new_outlook(jobs)
+    scene, stage = new_scene(jobs, candidates), new_stage(jobs)
     more = begin(m, 0, jobs, processors, jobs, 0, COMMIT, backfilling)
     while more:
         _remember(m, work, memory)
-        _look_ahead(m, outlook)
-        more = choose(m, 0, _best(m, work, weights, memory, outlook), COMMIT, backfilling)
+        _look_ahead(m, weights, outlook)
+        known = min(days, (m.facts[0, NOW] - m.submit[0, 0]) // DAY_MS)
+        if known > 0:
+            place = _rehearsed(m, work, weights, memory, outlook, scene, stage, known)
+        else:
+            place = _best(m, work, weights, memory, outlook)
+        more = choose(m, 0, place, COMMIT, backfilling)
 
 
 @compiled
@@ -93,6 +118,7 @@ def _new_memory(jobs: int, work: Work) -> Memory:
         of_kinds=np.zeros((kinds, 3)),
         news=np.zeros(users, np.int64),
         read=np.full(jobs, -1, np.int64),
+        expected_s=np.empty(jobs),
         inverse=np.empty(jobs),
         lasting=np.empty(jobs),
         pending=np.empty(jobs, np.int64),
@@ -136,12 +162,12 @@ def _count(memory: Memory, work: Work, job: int, run_s: float) -> None:
 
 
 @inner
-def _look_ahead(m: Machines, outlook: Outlook) -> None:
+def _look_ahead(m: Machines, weights: Floats, outlook: Outlook) -> None:
     free, now = m.facts[0, FREE], m.facts[0, NOW]
     for at in range(m.facts[0, RUNNING]):
         free += m.size[0, m.holding[0, at]]
-        outlook.after_ms[at] = m.planned[0, at] - now
         outlook.free[at] = free
+        outlook.late[at] = late(weights, m.planned[0, at] - now)
 
 
 @inner
@@ -151,23 +177,23 @@ def _best(m: Machines, work: Work, weights: Floats, memory: Memory, outlook: Out
     best, lowest = 0, np.inf
     for place in range(facts[WAITING]):
         job = m.queue[0, place]
-        if memory.read[job] != memory.news[work.user[job]]:
-            _forecast(m, work, weights, memory, job)
-        waited_s = (facts[NOW] - m.submit[0, job]) / 1000.0
-        score = memory.lasting[job]
-        score += weights[WAITED] * np.log(1.0 + waited_s / AGEING_S)
-        score += weights[SLOWDOWN] * np.log(1.0 + waited_s * memory.inverse[job])
-        left = facts[FREE] - m.size[0, job]
-        if left >= 0:
-            score += weights[FITS] + weights[LEFT] * left / facts[PROCESSORS]
-        else:
-            at = 0
-            while outlook.free[at] < m.size[0, job]:
-                at += 1
-            score += weights[UNTIL] * np.log(1.0 + outlook.after_ms[at] / MINUTE_MS)
+        score = _standing(m, work, weights, memory, job)
+        score += fitting(weights, outlook, 0, facts[FREE], m.size[0, job], facts[PROCESSORS])
         if score < lowest:
             best, lowest = place, score
     return best
+
+
+@inner
+def _standing(m: Machines, work: Work, weights: Floats, memory: Memory, job: int) -> float:
+    """Return the part of a job's score that has nothing to do with what is free."""
+    if memory.read[job] != memory.news[work.user[job]]:
+        _forecast(m, work, weights, memory, job)
+    waited_s = (m.facts[0, NOW] - m.submit[0, job]) / 1000.0
+    score = memory.lasting[job]
+    score += weights[WAITED] * np.log(1.0 + waited_s / AGEING_S)
+    score += weights[SLOWDOWN] * np.log(1.0 + waited_s * memory.inverse[job])
+    return float(score)
 
 
 @inner
@@ -180,11 +206,78 @@ def _forecast(m: Machines, work: Work, weights: Floats, memory: Memory, job: int
     inverse = (of_user[INVERSE] + 1.0 / max(requested_s, TAU_S)) / (of_user[COUNT] + 1.0)
     inverse = (of_kind[INVERSE] + inverse) / (of_kind[COUNT] + 1.0)
     memory.read[job] = memory.news[user]
+    memory.expected_s[job] = requested_s * used
     memory.inverse[job] = inverse
     memory.lasting[job] = (
-        weights[EXPECTED] * np.log(requested_s * used)
+        weights[EXPECTED] * np.log(memory.expected_s[job])
         - weights[TYPICAL] * np.log(inverse)
         + weights[REQUESTED] * np.log(requested_s)
         + weights[SIZE] * np.log(m.size[0, job])
         + weights[SHARE] * m.size[0, job] / m.facts[0, PROCESSORS]
     )
+
+
+@inner
+def _rehearsed(
+    m: Machines,
+    work: Work,
+    weights: Floats,
+    memory: Memory,
+    outlook: Outlook,
+    scene: Scene,
+    stage: Stage,
+    days: int,
+) -> int:
+    """Return the place of the job with which the coming day costs least, on the average of earlier days."""
+    count = _cast(m, work, weights, memory, outlook, scene)
+    scene.costs[:count] = 0.0
+    for day in range(1, days + 1):
+        _announce(m, work, weights, memory, scene, day)
+        for at in range(count):
+            scene.costs[at] += rehearse(m, weights, scene, stage, scene.best[at])
+    return int(scene.best[np.argmin(scene.costs[:count])])
+
+
+@inner
+def _cast(m: Machines, work: Work, weights: Floats, memory: Memory, outlook: Outlook, scene: Scene) -> int:
+    """Write those that wait, and the places of the best, the first of equals first; return how many these are."""
+    facts = m.facts[0]
+    waiting = facts[WAITING]
+    for place in range(waiting):
+        job = m.queue[0, place]
+        scene.comes[place] = 0
+        standing = _standing(m, work, weights, memory, job)
+        _enter(m, memory, scene, place, job, standing)
+        scene.scores[place] = standing + fitting(
+            weights, outlook, 0, facts[FREE], m.size[0, job], facts[PROCESSORS]
+        )
+    scene.counts[0] = waiting
+    count = min(len(scene.best), waiting)
+    for at in range(count):
+        scene.best[at] = np.argmin(scene.scores[:waiting])
+        scene.scores[scene.best[at]] = np.inf
+    return int(count)
+
+
+@inner
+def _enter(m: Machines, memory: Memory, scene: Scene, place: int, job: int, standing: float) -> None:
+    scene.standing[place] = standing
+    scene.inverse[place] = memory.inverse[job]
+    scene.run[place] = int(memory.expected_s[job] * 1000.0)
+    scene.size[place] = m.size[0, job]
+
+
+@inner
+def _announce(m: Machines, work: Work, weights: Floats, memory: Memory, scene: Scene, day: int) -> None:
+    """Write who will come within a day: jobs like those that came so many days before."""
+    then = m.facts[0, NOW] - day * DAY_MS
+    count = scene.counts[0]
+    job = np.searchsorted(m.submit[0, : m.facts[0, ARRIVED]], then, side="right")
+    while job < m.facts[0, ARRIVED] and m.submit[0, job] < then + DAY_MS:
+        if memory.read[job] != memory.news[work.user[job]]:
+            _forecast(m, work, weights, memory, job)
+        scene.comes[count] = m.submit[0, job] - then
+        _enter(m, memory, scene, count, job, memory.lasting[job])
+        count += 1
+        job += 1
+    scene.counts[1] = count
