@@ -108,6 +108,26 @@ def progress(description: str, total: float | None) -> Iterator[Callable[[float]
         yield lambda amount: bar.advance(task, amount)
 
 
+@contextmanager
+def steps(unit: str) -> Iterator[Callable[[int, int, str], None] | None]:
+    """Give a function that shows how many of how many are done, with some words; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
+
+        def report(done: int, total: int, words: str) -> None:
+            description = f"{unit} {done} of {total}" + (f", {words}" if words else "")
+            bar.update(task, completed=done, total=total, description=description)
+
+        yield report
+
+
 def _looks_numeric(text: str) -> bool:
     return not text or _NUMBER.fullmatch(text) is not None
 

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from presage import __version__
-from presage.cli import anomalies, config, load_forecast, model, policy, simulate, trace, whatif
+from presage.cli import anomalies, config, load_forecast, model, policy, simulate, synth, trace, whatif
 from presage.errors import OutputError, PresageError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -42,6 +42,7 @@ app.command()(load_forecast.load_forecast)
 app.command("anomalies")(anomalies.anomalies)
 app.add_typer(policy.app, name="policy")
 app.add_typer(simulate.policies_app, name="policies")
+app.add_typer(synth.app, name="synth")
 app.add_typer(config.app, name="config")
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from presage.traces import Manifest, ReadOptions, Trace, TraceBuilder
     from presage.traces.writers import Writer
 
-__all__ = ["Files", "Format", "TimeZone", "app", "read_files"]
+__all__ = ["Files", "Format", "TimeZone", "app", "check_output", "read_files"]
 
 app = typer.Typer(
     help=(
@@ -152,7 +152,7 @@ def convert(
 
     Example: presage trace convert log.swf.gz log.parquet
     """
-    _check_output(files, out)
+    check_output(files, out)
     writer = writer_for(out, to, wants_json=json)
     manifest = _convert(files, Path(out), writer, reading)
     _tell_reading(manifest, _rejects_file(Path(out), writer))
@@ -189,7 +189,7 @@ def clean(
     from presage.traces.cleaning import clean as apply_rules
     from presage.traces.cleaning import expand_rules
 
-    _check_output(files, out)
+    check_output(files, out)
     writer = writer_for(out, to, wants_json=json)
     names = names_in(rules, "--rules")
     expand_rules(names)  # a misspelt rule is told before a large log is read
@@ -267,7 +267,7 @@ def plot(
     for name in chosen:
         if name not in FIGURES:
             raise UnknownNameError("figure", name, FIGURES)
-    _check_output(files, out)
+    check_output(files, out)
     check_place(Path(out))
     trace = _read(files, reading, processors)
     drawn = draw(trace, out, figures=chosen or None, title=title)
@@ -364,7 +364,8 @@ def _rejects_file(out: Path, writer: Writer) -> Path | None:
     return side_path(out, "rejects") if isinstance(writer, ParquetWriter) and str(out) != "-" else None
 
 
-def _check_output(files: Sequence[str], out: str) -> None:
+def check_output(files: Sequence[str], out: str) -> None:
+    """Raise UsageError if `out` is one of the files that are read."""
     place = Path(out)
     inputs = [Path(file) for file in files if file != "-"]
     if out != "-" and place.exists() and any(path.exists() and path.samefile(place) for path in inputs):

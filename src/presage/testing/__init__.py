@@ -25,12 +25,14 @@ from presage.testing.writers import WriterContract
 if TYPE_CHECKING:
     from presage.testing.baselines import BaselineContract
     from presage.testing.slurm import SlurmCluster, SlurmJob, missing_for_slurm
+    from presage.testing.synthesizers import SynthesizerContract
 
 __all__ = [
     "BaselineContract",
     "ReaderContract",
     "SlurmCluster",
     "SlurmJob",
+    "SynthesizerContract",
     "WorkloadContract",
     "WriterContract",
     "make_job",
@@ -40,11 +42,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs more, a real Slurm or the simulator, only when somebody asks for it."""
+    """Load what needs more, a real Slurm, the simulator or synthesizers, only when somebody asks for it."""
     if name == "BaselineContract":
         from presage.testing.baselines import BaselineContract
 
         return BaselineContract
+    if name == "SynthesizerContract":
+        from presage.testing.synthesizers import SynthesizerContract
+
+        return SynthesizerContract
     if name in {"SlurmCluster", "SlurmJob", "missing_for_slurm"}:
         from presage.testing import slurm
 

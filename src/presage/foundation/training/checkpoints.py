@@ -23,7 +23,7 @@ def save_checkpoint(
 ) -> None:
     """Write how far a training is. `about` says which training it is: only the same one may go on from here."""
     tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
-    for place, state in enumerate(optimizer.state_dict()["state"].values()):
+    for place, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer/{place}/{name}": torch.as_tensor(value) for name, value in state.items()}
     with replacing(path) as partial:
         partial.write_bytes(save(tensors, {"step": str(step), "about": json.dumps(about, sort_keys=True)}))

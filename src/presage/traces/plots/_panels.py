@@ -54,6 +54,15 @@ class Panel:
         grid = self._cell.subgridspec(1, 2, width_ratios=[2, 1])
         return self._titled(self._figure.add_subplot(grid[0, 0])), self._figure.add_subplot(grid[0, 1])
 
+    def grid(self, rows: int, columns: int) -> list[Axes]:
+        """Return the panel cut into axes of one size, row by row."""
+        grid = self._cell.subgridspec(rows, columns)
+        axes = [
+            self._figure.add_subplot(grid[place // columns, place % columns]) for place in range(rows * columns)
+        ]
+        self._titled(axes[0])
+        return axes
+
     def say(self, words: str) -> str:
         """Leave the panel empty but for these words, and return them as a sentence."""
         axes = self.axes()

@@ -43,6 +43,12 @@ class WeeklyRhythm:
         edges_s = np.arange(len(self._points), dtype=np.float64) * SLOT_S - self._lead_s
         return np.interp(points + self._lead_points(), self._points, edges_s)
 
+    def points_of(self, times_s: FloatArray) -> FloatArray:
+        """Return how many points have gone by each of these times, which must not be negative."""
+        self._reach(time_s=float(times_s.max(initial=0.0)) + self._lead_s)
+        edges_s = np.arange(len(self._points), dtype=np.float64) * SLOT_S - self._lead_s
+        return np.interp(times_s, edges_s, self._points) - self._lead_points()
+
     def points_at(self, time_s: float) -> float:
         """Return how many points have gone by `time_s`."""
         self._reach(time_s=time_s + self._lead_s)

@@ -134,8 +134,10 @@ def parameters_of(model: type) -> dict[str, Parameter]:
     return found
 
 
-def parse_settings(model: type, settings: Mapping[str, Value]) -> dict[str, Value]:
-    """Return `settings` converted to the types of the model's parameters.
+def parse_settings(
+    model: type, settings: Mapping[str, Value], *, kind: str = "workload model"
+) -> dict[str, Value]:
+    """Return `settings` converted to the types of the model's parameters; `kind` is what messages call it.
 
     Raises UnknownNameError for a name that is no parameter, with the closest match, and UsageError for a
     value that cannot be used.
@@ -143,5 +145,5 @@ def parse_settings(model: type, settings: Mapping[str, Value]) -> dict[str, Valu
     known = parameters_of(model)
     for name in settings:
         if name not in known:
-            raise UnknownNameError("parameter of this workload model", name, known)
+            raise UnknownNameError(f"parameter of this {kind}", name, known)
     return {name: known[name].parse(value) for name, value in settings.items()}

@@ -1,0 +1,203 @@
+"""How true synthetic traces are: every family on one log, the flagship on six, three seeds each.
+
+Prints one JSON object. Every cell is a file of its own under docs/results/data/synthesizers: an interrupted run
+goes on with the first cell that is missing, and several processes may work on different cells.
+
+Protocol: a model learns from a window of a log and draws as many jobs as it learned from. The report compares them
+with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and the
+natural level of everything else. Settings are the defaults for every log. Replays are at a load of 0.75; waits of
+synthetic jobs come from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view while the flagship
+was built; no setting was chosen on any other log.
+
+    python benchmarks/synthesizers.py                             # what is missing
+    python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so
+    python benchmarks/synthesizers.py --collect                   # only put together what is there
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+import presage
+from presage.synthesizers import Request, Training, find_synthesizer, sample
+from presage.synthesizers.fidelity.report import report
+from presage.traces import Trace, read_trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+CELLS = ROOT / "docs" / "results" / "data" / "synthesizers"
+SEEDS = (1, 2, 3)
+LOAD = 0.75
+WAITS = "fcfs+easy"
+FLAGSHIP = "sequence"
+FAMILIES = (
+    FLAGSHIP, "lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion",
+)  # fmt: skip
+SHUFFLED = "shuffled"
+"""The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """A window of a log."""
+
+    file: str
+    begin: int
+    learned: int
+    later: int
+
+
+LOGS = {
+    "SDSC-BLUE": Log("SDSC-BLUE-2000-4.2-cln.swf.gz", 50_000, 20_000, 20_000),
+    "HPC2N": Log("HPC2N-2002-2.2-cln.swf.gz", 50_000, 20_000, 20_000),
+    "CTC-SP2": Log("CTC-SP2-1996-3.1-cln.swf.gz", 20_000, 20_000, 20_000),
+    "RICC": Log("RICC-2010-2.swf.gz", 50_000, 20_000, 20_000),
+    "Theta": Log("ALCF-Theta-2018-excerpt.txt.gz", 0, 2_000, 1_000),
+    "openb": Log("openb/openb_pod_list_default.csv.gz", 0, 5_000, 2_200),
+}
+
+
+@cache
+def windows(name: str) -> tuple[Trace, Trace]:
+    """Return the jobs to learn from, and those that follow them."""
+    log = LOGS[name]
+    trace = read_trace(DATA / log.file)
+    usable = trace.jobs.filter(pl.col("run_s").is_not_null() & pl.col("submit_ms").is_not_null())
+    split = log.begin + log.learned
+    return trace.with_jobs(usable[log.begin : split]), trace.with_jobs(usable[split : split + log.later])
+
+
+def learned(name: str, family: str, seed: int) -> dict[str, Any]:
+    """Train a family on a log and report on what it draws."""
+    real, _ = windows(name)
+    begin = time.process_time()
+    training = Training(
+        seed=seed, progress=lambda done, total, words: say(f"{name} {family} {done}/{total} {words}")
+    )
+    model = find_synthesizer(family).train(real, None, training)
+    train_s = time.process_time() - begin
+    begin = time.process_time()
+    drawn = sample(model, Request(seed=seed))
+    draw_s = time.process_time() - begin
+    if real.manifest.machine.cpus:
+        drawn = sample(model, Request(seed=seed, waits=WAITS))
+    record = {key: value for key, value in model.record.items() if key in ("epochs", "best_epoch", "calibration")}
+    return {
+        **measured(name, drawn, seed),
+        "train_cpu_s": train_s,
+        "jobs_per_s": len(drawn) / draw_s,
+        "record": record,
+    }
+
+
+def shuffled(name: str, _family: str, seed: int) -> dict[str, Any]:
+    """Report on the log's own jobs in any order."""
+    real, _ = windows(name)
+    order = np.random.default_rng(seed).permutation(len(real))
+    jobs = real.jobs[order].with_columns(real.jobs["submit_ms"], real.jobs["job_id"])
+    manifest = replace(real.manifest, synthetic=True, name=f"shuffled {real.manifest.name}")
+    return measured(name, Trace.create(jobs, manifest), seed)
+
+
+def measured(name: str, drawn: Trace, seed: int) -> dict[str, Any]:
+    """Return the figures of a report, without what only pictures need."""
+    real, later = windows(name)
+    full = report(real, drawn, later, seed=seed, load=LOAD).as_dict()
+    return {
+        **_likeness(full["likeness"]),
+        "natural": _likeness(full["natural"]),
+        "usefulness": full["usefulness"],
+        "replay": full["replay"],
+        "memorisation": full["memorisation"],
+    }
+
+
+def _likeness(found: dict[str, Any]) -> dict[str, Any]:
+    marginals, rhythms = dict(found["marginals"]), found["rhythms"]
+    marginals["numbers"] = {each["name"]: each["ks"] for each in marginals.get("numbers", [])}
+    marginals["labels"] = {each["name"]: each["tv"] for each in marginals.get("labels", [])}
+    scalars = ("ac1", "ac24", "same_user", "repeated", "session_jobs", "in_sessions", "bursts")
+    return {
+        "marginals": marginals,
+        "pearson_difference": found["correlations"].get("pearson_difference"),
+        "spearman_difference": found["correlations"].get("spearman_difference"),
+        "row_auc": found["rows"].get("auc"),
+        "sequence_auc": found["sequences"].get("auc"),
+        "told_apart_by": found["sequences"].get("strongest"),
+        "rhythms": {side: {key: rhythms[side].get(key) for key in scalars} for side in ("real", "synthetic")},
+        "daily_tv": rhythms.get("daily_tv"),
+        "weekly_tv": rhythms.get("weekly_tv"),
+        "constraints": found["constraints"],
+    }
+
+
+def cells() -> dict[str, Callable[[], dict[str, Any]]]:
+    """Return all cells by name, in the order of what they tell."""
+    found: dict[str, Callable[[], dict[str, Any]]] = {}
+    for seed in SEEDS:
+        for name in LOGS:
+            found[f"{name}/{FLAGSHIP}/{seed}"] = partial(learned, name, FLAGSHIP, seed)
+    first = next(iter(LOGS))
+    for seed in SEEDS:
+        for family in FAMILIES:
+            found.setdefault(f"{first}/{family}/{seed}", partial(learned, first, family, seed))
+        found[f"{first}/{SHUFFLED}/{seed}"] = partial(shuffled, first, SHUFFLED, seed)
+    return found
+
+
+def say(text: str) -> None:
+    """Tell who waits how far it is."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def collect() -> dict[str, Any]:
+    """Return all that has been measured."""
+    held = {name: CELLS / f"{name}.json" for name in cells()}
+    return {
+        "benchmark": "synthesizers",
+        "presage": presage.__version__,
+        "python": platform.python_version(),
+        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cells": {name: json.loads(path.read_text()) for name, path in held.items() if path.exists()},
+    }
+
+
+def main() -> None:
+    """Run what is missing, and print all there is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", default=[], help="only cells whose names begin so; repeatable")
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS), help="only cells of these seeds")
+    parser.add_argument("--collect", action="store_true")
+    parser.add_argument("--out", type=Path, help="write the JSON there as well")
+    arguments = parser.parse_args()
+    for name, run in ({} if arguments.collect else cells()).items():
+        path = CELLS / f"{name}.json"
+        asked = name.startswith(tuple(arguments.only)) if arguments.only else True
+        if path.exists() or not asked or int(name.rpartition("/")[2]) not in arguments.seeds:
+            continue
+        found = run()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found, indent=1) + "\n")
+    text = json.dumps(collect(), indent=1)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Synthesizers of other projects, driven where somebody has installed them."""

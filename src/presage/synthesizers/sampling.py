@@ -1,0 +1,345 @@
+"""From drawn jobs to a trace: how many, the load, the machine, the mix of jobs, what came before, waits."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from presage.errors import InputError, UnknownNameError, UsageError
+from presage.synthesizers._base import Drawing, check_seed
+from presage.synthesizers._load import offered_load, resource_of
+from presage.synthesizers.columns import GAP, JobTable
+from presage.traces import Trace
+from presage.traces.manifest import Machine, Manifest
+from presage.traces.workloads._arrivals import WeeklyRhythm, stretch_to_span
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from presage.synthesizers._base import Synthesizer
+    from presage.synthesizers.columns import FloatArray, IntArray
+
+SIZE_CLASSES = {"serial": (0.0, 0.0), "narrow": (0.0, 0.05), "wide": (0.05, 0.25), "huge": (0.25, float("inf"))}
+"""Classes of jobs by the share of the machine that they take, lower bound included; serial: one processor."""
+CLASSES = (*SIZE_CLASSES, "gpu")
+MOST_JOBS = 100_000_000
+_SPARE = 1.15
+_MOST_ROUNDS = 60
+_FEWEST_FOR_MIX = 2000
+_NO_SHARE = 1e-9
+_TERMS = "as the owner of the log that it was learned from says"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What trace is wanted."""
+
+    jobs: int | None = None
+    days: float | None = None
+    """Say one of the two; neither: as many jobs as were learned from."""
+    load: float | None = None
+    """Work of all jobs / (machine x time from first to last submit); None: as it comes."""
+    processors: int | None = None
+    """A machine of another size: sizes of jobs grow and shrink with it."""
+    mix: dict[str, float] = field(default_factory=dict)
+    """Shares of classes of jobs (see `CLASSES`); those that are not named share the rest as in the log."""
+    after: Trace | None = None
+    """What came before: the trace begins where it ends, and users go on from what they did there."""
+    start_ms: int | None = None
+    """When the trace begins; None: when the log began, or where `after` ends."""
+    waits: str | None = None
+    """The policy under which the jobs are run on the machine to get waits, like `fcfs+easy`; None: no waits."""
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.jobs is not None and self.days is not None:
+            raise UsageError("Both a number of jobs and a number of days were given", expected="one of the two")
+        _check_range("jobs", self.jobs, 1, MOST_JOBS)
+        _check_range("days", self.days, 1e-3, 366_000)
+        _check_range("load", self.load, 1e-3, 10.0)
+        _check_range("processors", self.processors, 1, 1e9)
+        _check_mix(self.mix)
+        check_seed(self.seed)
+
+
+def sample(
+    model: Synthesizer, request: Request | None = None, *, progress: Callable[[int], None] | None = None
+) -> Trace:
+    """Return a synthetic trace; `progress` is told how many jobs were drawn since it was told before.
+
+    Raises UsageError if the model cannot make such a trace, InputError if `after` cannot be gone on from.
+    """
+    request = request or Request()
+    rng = np.random.default_rng(request.seed)
+    start_ms = _start_ms(model, request)
+    drawing = Drawing(_history(model, request), progress)
+    machine = _machine(model, request)
+    table = _draw_amount(model, request, start_ms, rng, drawing)
+    jobs = model.columns.decode(table)
+    jobs = _resized(jobs, model, request)
+    submit_ms = start_ms + np.rint(np.cumsum(table.numbers[GAP])).astype(np.int64) * 1000
+    if request.load is not None:
+        submit_ms = _at_load(submit_ms, jobs, model, machine, request.load, start_ms)
+    jobs = jobs.select(
+        pl.int_range(1, pl.len() + 1).cast(pl.String).alias("job_id"),
+        pl.lit(pl.Series("submit_ms", submit_ms)),
+        pl.all(),
+    )
+    trace = Trace.create(jobs, _manifest(model, request, machine))
+    return trace if request.waits is None else with_waits(trace, request.waits)
+
+
+def with_waits(trace: Trace, policy: str) -> Trace:
+    """Return the trace as its machine would have run it under `policy`: with waits, starts and ends."""
+    from presage.simulator.simulation import simulate
+
+    manifest = trace.manifest
+    ran = simulate(trace, policy).trace
+    return Trace.create(ran.jobs, replace(manifest, generator={**manifest.generator, "waits": policy}))
+
+
+def _draw_amount(
+    model: Synthesizer, request: Request, start_ms: int, rng: np.random.Generator, drawing: Drawing
+) -> JobTable:
+    """Return the jobs that are wanted, of the mix that is wanted."""
+    source = model.source
+    pace_s = max((source.last_ms - source.first_ms) / 1000 / max(source.jobs - 1, 1), 1e-3)
+    count = request.jobs or source.jobs
+    guess = count if request.days is None else int(request.days * 86_400 / pace_s * _SPARE) + 1
+    if request.mix:
+        guess = max(guess, _FEWEST_FOR_MIX)
+    for _ in range(_MOST_ROUNDS):
+        if guess > MOST_JOBS:
+            break
+        table = _mixed(model.draw(guess, start_ms, rng, drawing), model, request, rng)
+        amounts, wanted = _amounts(table, model, request)
+        if len(table) and amounts[-1] >= wanted:
+            # A job that arrives when the time is up is late; one that makes the number or the load full is not.
+            late = request.days is not None and request.load is None
+            return _first(table, int(np.searchsorted(amounts, wanted)) + (not late), model, request)
+        reached = float(amounts[-1]) / wanted if len(table) else 0.0
+        guess = int(guess * min(8.0, _SPARE / max(reached, 0.01))) + 1
+    raise UsageError(
+        "No such trace can be drawn from this model",
+        expected=f"at most {MOST_JOBS:,} jobs, and a mix that the log comes near to",
+        remedy="Ask for fewer jobs, or for shares nearer to the log's",
+    )
+
+
+def _amounts(table: JobTable, model: Synthesizer, request: Request) -> tuple[FloatArray, float]:
+    """Return what the jobs up to each one make of what is wanted, and how much is wanted.
+
+    That is jobs, or seconds, or where a load is wanted for some days, work.
+    """
+    if request.days is None:
+        return np.arange(1.0, len(table) + 1), float(request.jobs or model.source.jobs)
+    span_s = request.days * 86_400
+    if request.load is None:
+        return np.cumsum(table.numbers[GAP]), span_s
+    machine = _machine(model, request)
+    jobs = _resized(model.columns.decode(table), model, request)
+    resource, capacity = _capacity(jobs, machine)
+    work_s = jobs.select((pl.col(resource) * pl.col("run_s")).fill_null(0.0).cum_sum()).to_series()
+    return work_s.to_numpy(), request.load * capacity * span_s
+
+
+def _first(table: JobTable, count: int, model: Synthesizer, request: Request) -> JobTable:
+    """Return the first `count` jobs; where a mix is wanted, about the first, so that its shares hold exactly."""
+    if not count:
+        raise UsageError("No job arrives within so short a time", remedy="Ask for more days, or for jobs")
+    if not request.mix:
+        return table.rows(slice(count))
+    classes = class_of_jobs(model.columns.decode(table), model.source.machine)
+    shares = _shares(classes, request.mix)
+    quotas = dict(zip(shares, _split(count, list(shares.values())), strict=True))
+    chosen = np.zeros(len(table), dtype=bool)
+    for name, quota in quotas.items():
+        chosen[np.flatnonzero(classes == name)[:quota]] = True
+    # A class may be one short where shares make no whole numbers.
+    chosen[np.flatnonzero(~chosen)[: count - int(chosen.sum())]] = True
+    mixed = _thinned(table, np.flatnonzero(chosen))
+    if request.days is None or request.load is not None:
+        return mixed
+    # The first of a rare class may have come after the time was up.
+    return mixed.rows(np.cumsum(mixed.numbers[GAP]) < request.days * 86_400)
+
+
+def _split(count: int, shares: list[float]) -> IntArray:
+    """Return whole numbers that make `count` together and are as near to the shares as can be."""
+    exact = count * np.array(shares) / sum(shares)
+    parts: IntArray = np.floor(exact + 1e-9).astype(np.int64)
+    parts[np.argsort(parts - exact, kind="stable")[: count - int(parts.sum())]] += 1
+    return parts
+
+
+def _mixed(table: JobTable, model: Synthesizer, request: Request, rng: np.random.Generator) -> JobTable:
+    """Return the jobs less those of classes that have too many."""
+    if not request.mix:
+        return table
+    classes = class_of_jobs(model.columns.decode(table), model.source.machine)
+    shares = _shares(classes, request.mix)
+    _check_drawn(classes, shares)
+    total = min(float((classes == name).sum()) / share for name, share in shares.items())
+    kept = [
+        rng.choice(np.flatnonzero(classes == name), int(total * share + 1e-9), replace=False)
+        for name, share in shares.items()
+    ]
+    return _thinned(table, np.sort(np.concatenate(kept)))
+
+
+def _shares(classes: np.ndarray[Any, Any], mix: dict[str, float]) -> dict[str, float]:
+    """Return the share that each class shall have, of those that shall have one."""
+    counts = {name: int((classes == name).sum()) for name in CLASSES}
+    rest = sum(count for name, count in counts.items() if name not in mix)
+    left = max(1 - sum(mix.values()), 0.0)
+    shares = {name: mix.get(name, left * count / max(rest, 1)) for name, count in counts.items()}
+    return {name: share for name, share in shares.items() if share > _NO_SHARE}
+
+
+def _check_drawn(classes: np.ndarray[Any, Any], shares: dict[str, float]) -> None:
+    """Raise UsageError if a class that shall have a share has no jobs, or if there are none to fill the rest."""
+    missing = [name for name in shares if not (classes == name).any()]
+    if missing:
+        raise UsageError(
+            f"The model draws no {missing[0]} jobs",
+            expected="shares of classes that the log has",
+            remedy="Leave it out",
+        )
+    if sum(shares.values()) < 1 - _NO_SHARE:
+        raise UsageError(
+            f"The shares of the mix make {sum(shares.values()):g}, and the model draws no other jobs",
+            expected="shares that make 1",
+            remedy="Raise one of them",
+        )
+
+
+def _thinned(table: JobTable, places: IntArray) -> JobTable:
+    """Return some of the jobs at the times when they came."""
+    arrivals_s = np.cumsum(table.numbers[GAP])[places]
+    thinned = table.rows(places)
+    return JobTable(thinned.codes, {**thinned.numbers, GAP: np.diff(arrivals_s, prepend=0.0)})
+
+
+def class_of_jobs(jobs: pl.DataFrame, machine: Machine) -> np.ndarray[Any, Any]:
+    """Return the class of each job: `gpu`, or by its share of the machine's processors."""
+    size = jobs["cpus_req"].fill_null(1.0).to_numpy() if "cpus_req" in jobs.columns else np.ones(len(jobs))
+    share = size / (machine.cpus or float(size.max(initial=1.0)))
+    classes = np.full(len(jobs), "narrow", dtype=object)
+    for name, (low, high) in SIZE_CLASSES.items():
+        classes[(share >= low) & (share < high)] = name
+    classes[size <= 1] = "serial"
+    if "gpus_req" in jobs.columns:
+        classes[jobs["gpus_req"].fill_null(0.0).to_numpy() > 0] = "gpu"
+    return classes
+
+
+def _at_load(
+    submit_ms: IntArray, jobs: pl.DataFrame, model: Synthesizer, machine: Machine, load: float, start_ms: int
+) -> IntArray:
+    """Return other submit times, so that the jobs make `load`; busy hours of the week stay busy."""
+    _capacity(jobs, machine)
+    now = offered_load(jobs, submit_ms, machine)
+    if len(jobs) < 2 or not now:
+        raise UsageError("One job alone has no load", expected="at least two jobs with work")
+    span_s = (submit_ms[-1] - submit_ms[0]) / 1000 * now / load
+    rhythm = WeeklyRhythm(model.source.rhythm(), start_ms, model.source.time_zone or "UTC")
+    points = rhythm.points_of((submit_ms - start_ms) / 1000)
+    stretch_to_span(points, rhythm, span_s)
+    return np.rint(rhythm.times_s(points)).astype(np.int64) * 1000 + start_ms
+
+
+def _capacity(jobs: pl.DataFrame, machine: Machine) -> tuple[str, float]:
+    """Return the column that the load counts, and how much of it the machine has. Raises UsageError if unknown."""
+    resource = resource_of(jobs, machine)
+    capacity = machine.gpus if resource == "gpus_req" else machine.cpus
+    if resource is None or not capacity:
+        raise UsageError(
+            "The size of the machine is unknown, or that of its jobs, so there is no load",
+            remedy="Say --processors, or leave --load out",
+        )
+    return resource, capacity
+
+
+def _resized(jobs: pl.DataFrame, model: Synthesizer, request: Request) -> pl.DataFrame:
+    """Return the jobs with the sizes that they would have on a machine of the wanted size."""
+    old = model.source.machine.cpus
+    if request.processors is None or "cpus_req" not in jobs.columns:
+        return jobs
+    if not old:
+        widest = jobs["cpus_req"].max()
+        if isinstance(widest, float) and widest > request.processors:
+            raise UsageError(
+                f"The log's machine is of unknown size and has jobs of {widest:g} processors",
+                expected="a machine that its jobs fit on",
+            )
+        return jobs
+    scaled = (pl.col("cpus_req") * (request.processors / old)).round().clip(1.0, float(request.processors))
+    return jobs.with_columns(scaled.alias("cpus_req"), scaled.alias("cpus_alloc"))
+
+
+def _machine(model: Synthesizer, request: Request) -> Machine:
+    if request.processors is None:
+        return model.source.machine
+    return Machine(cpus=float(request.processors), gpus=model.source.machine.gpus)
+
+
+def _start_ms(model: Synthesizer, request: Request) -> int:
+    if request.start_ms is not None:
+        return request.start_ms
+    if request.after is None:
+        return model.source.first_ms
+    last = request.after.jobs["submit_ms"].max()
+    if not isinstance(last, int):
+        raise InputError("The trace to go on from has no submit times", expected="jobs with submit times")
+    return last
+
+
+def _history(model: Synthesizer, request: Request) -> JobTable | None:
+    if request.after is None:
+        return None
+    return model.columns.encode(request.after, numbered=request.after.manifest.synthetic)
+
+
+def _manifest(model: Synthesizer, request: Request, machine: Machine) -> Manifest:
+    source = model.source
+    asked = {
+        name: value
+        for name, value in asdict(replace(request, after=None)).items()
+        if value not in (None, {}) and name != "seed"
+    }
+    return Manifest(
+        name=f"synthetic {source.name}".strip(),
+        machine=machine,
+        time_zone=source.time_zone,
+        absolute_time=source.absolute_time,
+        synthetic=True,
+        generator={
+            "synthesizer": model.name,
+            "seed": request.seed,
+            "request": asked,
+            "settings": asdict(model.settings),
+            "trained_on": source.name,
+            "trained_jobs": source.jobs,
+            "privacy": model.record.get("privacy"),
+        },
+        licence=_TERMS,
+        notes=("jobs are synthetic: users, groups and accounts are numbers",),
+    )
+
+
+def _check_range(name: str, value: float | None, least: float, most: float) -> None:
+    if value is not None and not least <= value <= most:
+        raise UsageError(f"There is no trace of {name} {value:g}", expected=f"{name} from {least:g} to {most:,g}")
+
+
+def _check_mix(mix: dict[str, float]) -> None:
+    for name, share in mix.items():
+        if name not in CLASSES:
+            raise UnknownNameError("class of jobs", name, CLASSES)
+        if not 0 <= share <= 1:
+            raise UsageError(f"There is no share of {share:g}", expected="a share from 0 to 1")
+    if sum(mix.values()) > 1 + 1e-9:
+        raise UsageError(f"The shares of the mix make {sum(mix.values()):g}", expected="at most 1 together")

@@ -1,0 +1,208 @@
+"""What the network is told in numbers before it draws a field: the same for training and for drawing."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.synthesizers.sequence.streams import DAY_S, DAYS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.synthesizers.columns import FloatArray, IntArray
+    from presage.synthesizers.sequence.streams import Calendar, Streams
+
+    Float32 = NDArray[np.float32]
+
+SESSION_S = 1200.0
+"""A user who stays away longer begins a new session."""
+LAST_GAPS = 3
+RECENT, HABITS = 8, 8
+"""Jobs that the next one may look back to: the last ones, and the last one of each sort that the user had."""
+HISTORY = RECENT + HABITS
+REACH = 8
+"""How many ranges a number that is like an earlier one may lie away from it."""
+CLOCK = 9
+BEFORE = 26 + CLOCK
+"""How many numbers are known before the gap is drawn."""
+AFTER = BEFORE + 3
+"""And how many once it is."""
+UNKNOWN = -0.2
+"""What stands for a logarithm that is not known; those that are known are not negative."""
+HABIT = 0.1
+"""How much a job counts in what is usual for a user."""
+
+
+@dataclass
+class Moment:
+    """Where each of several streams stands just before its next job; times are seconds since the first Monday."""
+
+    now_s: FloatArray
+    """When its last job came, or when the day of the next one begins, whichever is later."""
+    away_s: FloatArray
+    """How long ago the last job came by `now_s`; NaN before the first, as are the next ones."""
+    gaps_s: FloatArray
+    """(streams, 3): the last gaps between jobs, the latest first."""
+    last_run_s: FloatArray
+    last_limit_s: FloatArray
+    last_size: FloatArray
+    usual_run: FloatArray
+    """Logarithms that are usual for the user."""
+    usual_size: FloatArray
+    done: FloatArray
+    """Jobs so far, so far this week, and so far today."""
+    done_week: FloatArray
+    done_today: FloatArray
+    left_week: FloatArray
+    """Jobs still to come this week and today, this one included."""
+    left_today: FloatArray
+    session_jobs: FloatArray
+    session_s: FloatArray
+    """How long the session has lasted when the last job came."""
+    work_today: FloatArray
+    """Processor seconds of the jobs that came today, and of those still to come."""
+    work_left: FloatArray
+
+
+def before_gap(moment: Moment) -> Float32:
+    """Return what is known before the next job comes: (streams, BEFORE)."""
+    columns = [
+        moment.done == 0,
+        moment.done_week == 0,
+        moment.done_today == 0,
+        np.log1p(moment.done) / 4,
+        np.log1p(moment.done_week) / 3,
+        np.log1p(moment.done_today) / 3,
+        np.log1p(moment.left_week) / 3,
+        np.log1p(moment.left_today) / 3,
+        np.log1p(moment.done_week + moment.left_week) / 3,
+        np.log1p(moment.done_today + moment.left_today) / 3,
+        np.log1p(moment.session_jobs) / 2,
+        np.log1p(moment.session_s) / 6,
+        np.log1p(moment.work_today) / 10,
+        np.log1p(moment.work_today / np.maximum(moment.done_today, 1)) / 10,
+        np.log1p(moment.work_left) / 10,
+        np.log1p(moment.work_left / np.maximum(moment.left_today, 1)) / 10,
+        _log(moment.away_s),
+        np.isnan(moment.gaps_s[:, 1]),
+        *(_log(moment.gaps_s[:, place]) for place in range(LAST_GAPS)),
+        _log(moment.last_run_s),
+        _log(moment.last_limit_s),
+        _log(moment.last_size),
+        _filled(moment.usual_run / 6, UNKNOWN),
+        _filled(moment.usual_size / 6, UNKNOWN),
+        *clock(moment.now_s / 3600),
+    ]
+    return np.column_stack(columns).astype(np.float32)
+
+
+def after_gap(moment: Moment, gap_s: FloatArray, before: Float32) -> Float32:
+    """Return what is known once the next job has come, `gap_s` after `now_s`: (streams, AFTER).
+
+    `before` is what was known before; only the clock has gone on.
+    """
+    since_s = gap_s + _filled(moment.away_s, 7.0 * DAY_S)
+    columns = [
+        *clock((moment.now_s + gap_s) / 3600),
+        np.log1p(since_s) / 6,
+        since_s > SESSION_S,
+        np.log((since_s + 10) / (_filled(moment.last_run_s, 0.0) + 10)) / 4,
+    ]
+    return np.concatenate([before[:, : BEFORE - CLOCK], np.column_stack(columns).astype(np.float32)], axis=1)
+
+
+def clock(hour_of_week: FloatArray) -> list[FloatArray]:
+    """Return numbers that say what time it is, as many as `CLOCK` says."""
+    day = hour_of_week * (2 * np.pi / 24)
+    week = hour_of_week * (2 * np.pi / 168)
+    return [
+        np.sin(day), np.cos(day), np.sin(2 * day), np.cos(2 * day), np.sin(3 * day), np.cos(3 * day),
+        np.sin(week), np.cos(week), (hour_of_week % 168 >= 120).astype(np.float64),
+    ]  # fmt: skip
+
+
+def moments_of(
+    submit_ms: IntArray, streams: Streams, calendar: Calendar, known: dict[str, FloatArray]
+) -> tuple[Moment, FloatArray]:
+    """Return where each job's stream stood before it came, and how long after that it came.
+
+    All are in the order of the streams. `known` has `run_s`, `limit_s` and `cpus` of each job, NaN where missing.
+    """
+    stream, place = streams.of_rows()
+    at_s = calendar.since_monday_s(submit_ms[streams.order])
+    rows = np.arange(len(at_s))
+    today, today_jobs = _since(stream * (calendar.weeks * DAYS) + streams.day)
+    week, week_jobs = _since(stream * calendar.weeks + streams.day // DAYS)
+    last_s = _earlier(at_s, place, 1)
+    now_s = np.fmax(last_s, np.maximum(streams.day * float(DAY_S), calendar.first_s))
+    head = np.maximum.accumulate(np.where(~(at_s - last_s <= SESSION_S), rows, 0))  # first job of the session
+    work = work_of(known["cpus"], known["run_s"])
+    so_far = np.concatenate([[0.0], np.cumsum(work)])
+    moment = Moment(
+        now_s=now_s,
+        away_s=now_s - last_s,
+        gaps_s=np.column_stack([_earlier(at_s - last_s, place, back) for back in range(1, LAST_GAPS + 1)]),
+        last_run_s=_earlier(known["run_s"], place, 1),
+        last_limit_s=_earlier(known["limit_s"], place, 1),
+        last_size=_earlier(known["cpus"], place, 1),
+        usual_run=_earlier(_usual(known["run_s"], place), place, 1),
+        usual_size=_earlier(_usual(known["cpus"], place), place, 1),
+        done=place.astype(np.float64),
+        done_week=(rows - week).astype(np.float64),
+        done_today=(rows - today).astype(np.float64),
+        left_week=(week_jobs - (rows - week)).astype(np.float64),
+        left_today=(today_jobs - (rows - today)).astype(np.float64),
+        session_jobs=_filled(_earlier((rows - head + 1).astype(np.float64), place, 1), 0.0),
+        session_s=_filled(_earlier(at_s - at_s[head], place, 1), 0.0),
+        work_today=so_far[rows] - so_far[today],
+        work_left=so_far[today + today_jobs] - so_far[rows],
+    )
+    return moment, at_s - now_s
+
+
+def work_of(size: FloatArray, run_s: FloatArray) -> FloatArray:
+    """Return processor seconds; where the size is unknown it counts as one."""
+    return _filled(size, 1.0) * run_s
+
+
+def next_usual(usual: FloatArray, values: FloatArray) -> FloatArray:
+    """Return what is usual after one more value; the first value is usual by itself."""
+    logs = np.log1p(np.maximum(_filled(values, 1.0), 0.0))
+    return np.where(np.isnan(usual), logs, (1 - HABIT) * usual + HABIT * logs)
+
+
+def _usual(values: FloatArray, place: IntArray) -> FloatArray:
+    """Return what is usual after each job."""
+    usual = np.empty(len(values))
+    by_step = np.argsort(place, kind="stable")  # one job of every stream at a time, as when they are drawn
+    steps = np.searchsorted(place[by_step], np.arange(int(place.max(initial=0)) + 2))
+    for step, (low, high) in enumerate(itertools.pairwise(steps)):
+        rows = by_step[low:high]
+        before = np.full(len(rows), np.nan) if step == 0 else usual[rows - 1]
+        usual[rows] = next_usual(before, values[rows])
+    return usual
+
+
+def _since(group: IntArray) -> tuple[IntArray, IntArray]:
+    """Return for each row the first row of its group, and the size of the group; groups are contiguous."""
+    begins = np.concatenate([[True], group[1:] != group[:-1]])
+    first = np.flatnonzero(begins)
+    member = np.cumsum(begins) - 1
+    return first[member], np.diff(np.append(first, len(group)))[member]
+
+
+def _earlier(values: FloatArray, place: IntArray, back: int) -> FloatArray:
+    """Return the value of the job `back` places earlier in the same stream; NaN where there is none."""
+    return np.where(place >= back, np.roll(values, back), np.nan)
+
+
+def _log(values: FloatArray) -> FloatArray:
+    return _filled(np.log1p(np.maximum(values, 0.0)) / 6, UNKNOWN)
+
+
+def _filled(values: FloatArray, missing: float) -> FloatArray:
+    return np.where(np.isnan(values), missing, values)

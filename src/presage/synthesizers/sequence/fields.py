@@ -1,0 +1,153 @@
+"""The fields of a job in the order in which they are drawn, and how a job becomes words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.synthesizers.columns import GAP, ORDERED, RUN, SIZE
+from presage.synthesizers.sequence.bins import Bins
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.synthesizers.columns import Columns, FloatArray, IntArray, JobTable
+
+    Flags = NDArray[np.bool_]
+
+LIMIT = "limit_s"
+NEAR_LIMIT = 0.01
+"""A job whose run time is that near to its limit, as a share of it, has been ended by it."""
+REST_KNOTS = 65
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What there is to draw: the gap, the categories but for the user, the run time."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    """How many words each field has."""
+    gap: Bins
+    """Of jobs after the first of their day. Words of the field go on with those of `first`."""
+    first: Bins
+    """How long after midnight the first job of a day comes."""
+    run: Bins
+    rest_s: FloatArray
+    """Run time less limit of jobs that their limit ended, as quantiles; empty where limits do not hold.
+
+    If there are any, the last word of the run time says that the limit ended the job.
+    """
+    echo: FloatArray
+    """Logarithms of a run time over an earlier one of the same user, sort and range, as quantiles."""
+    limits_s: FloatArray
+    """The limit that each word of the field `limit_s` stands for; infinite where there is none."""
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether the limit ends jobs."""
+        return len(self.rest_s) > 0
+
+    @property
+    def sort(self) -> tuple[int, ...]:
+        """The fields that say what sort a job is of: its request."""
+        wanted = [place for place, name in enumerate(self.names) if name in ORDERED]
+        return tuple(wanted or range(1, len(self.names) - 1)) or (len(self.names) - 1,)
+
+    def place(self, name: str) -> int | None:
+        """Return where a field stands; None where the trace does not have it."""
+        return self.names.index(name) if name in self.names else None
+
+    def words(self, table: JobTable, gap_s: FloatArray, fresh: Flags) -> IntArray:
+        """Return the words of each job: (jobs, fields); `fresh` ones are the first of their day."""
+        gap = np.where(fresh, len(self.gap) + self.first.encode(gap_s), self.gap.encode(gap_s))
+        columns = [gap, *(table.codes[name] for name in self.names[1:-1])]
+        return np.column_stack([*columns, self._run_words(table)])
+
+    def values(self, columns: Columns) -> list[FloatArray | None]:
+        """Return the numbers that the words of each field stand for; None where they stand for none."""
+        known: list[FloatArray | None] = [np.concatenate([self.gap.high, self.first.high])]
+        for name in self.names[1:-1]:
+            category = columns.category(name)
+            known.append(category.numbers() if category is not None and category.ordered else None)
+        return [*known, self.run.high]
+
+    def possible_gaps(self, fresh: Flags) -> Flags:
+        """Return which words of the gap are possible for the first job of a day, and for others: (jobs, words)."""
+        of_first = np.arange(self.sizes[0]) >= len(self.gap)
+        return of_first[None, :] == fresh[:, None]
+
+    def possible_runs(self, words: IntArray) -> Flags:
+        """Return which words of the run time are possible under each job's limit: (jobs, words)."""
+        bound_s = self.run_bound_s(words)
+        possible: Flags = self.run.low[None, :] <= bound_s[:, None]
+        possible[:, 0] = True
+        return np.column_stack([possible, np.isfinite(bound_s)]) if self.has_limits else possible
+
+    def gap_ranges(self, words: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the most seconds that words of the gap stand for."""
+        low, high = (
+            np.concatenate([getattr(each, end) for each in (self.gap, self.first)]) for end in ("low", "high")
+        )
+        return low[words], high[words]
+
+    def run_bound_s(self, words: IntArray) -> FloatArray:
+        """Return how long each job may run; infinite where nothing bounds it."""
+        place = self.place(LIMIT)
+        if not self.has_limits or place is None:
+            return np.full(len(words), np.inf)
+        return self.limits_s[words[:, place]]
+
+    def _run_words(self, table: JobTable) -> IntArray:
+        run_s = table.numbers[RUN]
+        words = self.run.encode(run_s)
+        if self.has_limits:
+            limit_s = self.limits_s[table.codes[LIMIT]]
+            words[ended_by_limit(run_s, limit_s)] = len(self.run)
+        return words
+
+
+def fit_fields(columns: Columns, table: JobTable, gap_s: FloatArray, fresh: Flags, ranges: int) -> Fields:
+    """Return the fields of a table whose jobs came `gap_s` after the one before them, or after midnight."""
+    categories = [each for each in columns.categories if each.name != "user"]
+    limit = columns.category(LIMIT)
+    limits_s = np.zeros(0) if limit is None else np.nan_to_num(limit.numbers(), nan=np.inf)
+    run_s = table.numbers[RUN]
+    rest_s = np.zeros(0)
+    if columns.limits_hold and limit is not None:
+        limit_of_job = limits_s[table.codes[LIMIT]]
+        ended = ended_by_limit(run_s, limit_of_job)
+        if ended.any():
+            over = np.minimum(run_s[ended] - limit_of_job[ended], columns.grace_s)
+            rest_s = np.quantile(over, np.linspace(0, 1, REST_KNOTS))
+            run_s = run_s[~ended]
+    gap = Bins.fit(gap_s[~fresh] if not fresh.all() else gap_s, ranges)
+    first, run = Bins.fit(gap_s[fresh], ranges // 2), Bins.fit(run_s, ranges)
+    return Fields(
+        names=(GAP, *(each.name for each in categories), RUN),
+        sizes=(len(gap) + len(first), *(len(each) for each in categories), len(run) + (len(rest_s) > 0)),
+        gap=gap,
+        first=first,
+        run=run,
+        rest_s=rest_s,
+        echo=np.zeros(REST_KNOTS),
+        limits_s=limits_s,
+    )
+
+
+def ended_by_limit(run_s: FloatArray, limit_s: FloatArray) -> Flags:
+    """Return which jobs ran as long as they were allowed to, give or take a little, or longer."""
+    ended: Flags = np.isfinite(limit_s) & (run_s >= limit_s * (1 - NEAR_LIMIT))
+    return ended
+
+
+def known_numbers(columns: Columns, table: JobTable) -> dict[str, FloatArray]:
+    """Return run time, limit and size of each job; NaN where they are missing."""
+    missing = np.full(len(table), np.nan)
+    known = {RUN: table.numbers[RUN]}
+    for name in (LIMIT, SIZE):
+        category = columns.category(name)
+        known[name] = missing if category is None else category.numbers()[table.codes[name]]
+    return known

@@ -1,0 +1,126 @@
+"""The network without torch: draws words for many streams at once.
+
+Letters in shapes: A streams, K jobs that one may look back to, F fields, D width of a job's vector, V words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.synthesizers.sequence.features import REACH
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.synthesizers.columns import FloatArray, IntArray
+    from presage.synthesizers.sequence.memory import Memory
+
+    Float32 = NDArray[np.float32]
+    Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The arrays of a trained network, by the names that they have in it."""
+
+    arrays: dict[str, Float32]
+
+    def linear(self, name: str, x: Float32) -> Float32:
+        """Return what the linear layer `name` makes of `x`."""
+        return x @ self.arrays[f"{name}.weight"].T + self.arrays[f"{name}.bias"]
+
+    def remember(self, words: IntArray) -> tuple[Float32, Float32]:
+        """Return key and value of jobs of these words (A, F), the age not yet in the key: (A, D) each."""
+        tables = (self.arrays[f"words.{place}.weight"] for place in range(words.shape[1]))
+        summed: Float32 = np.sum([table[words[:, place]] for place, table in enumerate(tables)], axis=0)
+        job = silu(self.linear("job", summed))
+        return self.linear("key", job), self.linear("value", job)
+
+    def who(self, user: IntArray) -> Float32:
+        """Return the vectors of users; a negative number is somebody unknown."""
+        return self.arrays["user.weight"][user]
+
+
+def draw_words(
+    weights: Weights,
+    place: int,
+    told: Float32,
+    memory: Memory,
+    drawn: IntArray,
+    user: IntArray,
+    possible: Flags | None,
+    rng: np.random.Generator,
+    *,
+    near: bool,
+    fresh: Flags | None = None,
+    favour: Float32 | None = None,
+) -> IntArray:
+    """Return a word of the field at `place` for each stream, given the words `drawn` (A, place) so far.
+
+    `possible` (A, V) says which words can be; None: all. `near`: the word is a number, and may be near that of an
+    earlier job instead of the same. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
+    """
+    weight, choice, own = _mixture(weights, place, told, memory, drawn)
+    own += weights.arrays[f"usual.{place}"][user]
+    if favour is not None:
+        own += favour
+    if possible is not None:
+        own = np.where(possible, own, np.float32(-1e4))
+    words = pick(softmax(own), rng.random(len(told)))
+    copies = memory.present[:, 0] & (rng.random(len(told)) < sigmoid(choice))
+    if fresh is not None:
+        copies &= ~fresh
+    which = pick(weight, rng.random(len(told)))
+    copied = memory.words[np.arange(len(told)), which, place]
+    if near:
+        kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])
+        offset = pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), rng.random(len(told))) - REACH
+        copied = np.clip(copied + offset, 0, own.shape[1] - 1)
+    if possible is not None:
+        copies &= possible[np.arange(len(told)), copied]
+    return np.where(copies, copied, words)
+
+
+def _mixture(
+    weights: Weights, place: int, told: Float32, memory: Memory, drawn: IntArray
+) -> tuple[Float32, Float32, Float32]:
+    """Return the weights of earlier jobs (A, K), the logit of choosing one (A,), logits of own words (A, V)."""
+    field = f"fields.{place}"
+    query = weights.linear(f"{field}.query", told)  # (A, D)
+    keys = memory.keys + weights.arrays["age.weight"]
+    likeness = np.matmul(keys, query[:, :, None])[:, :, 0] / np.float32(np.sqrt(keys.shape[2]))  # (A, K)
+    if place:
+        equal = memory.words[:, :, :place] == drawn[:, None, :]
+        likeness = likeness + equal.astype(np.float32) @ weights.arrays[f"{field}.same"][:place]
+    likeness = np.where(memory.present, likeness, np.float32(-1e4))
+    weight = softmax(likeness) * memory.present
+    read = np.matmul(weight[:, None, :], memory.values)[:, 0, :]
+    hidden = silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
+    return weight, weights.linear(f"{field}.choice", hidden)[:, 0], weights.linear(f"{field}.own", hidden)
+
+
+def pick(shares: Float32, places: FloatArray) -> IntArray:
+    """Return for each row the column in which `places`, in [0, 1], falls if the shares are laid side by side."""
+    sums = np.cumsum(shares, axis=1)
+    found: IntArray = (sums < (places * sums[:, -1])[:, None]).sum(axis=1)
+    return np.minimum(found, shares.shape[1] - 1)
+
+
+def softmax(x: Float32) -> Float32:
+    """Return shares of each row that add up to 1."""
+    powers: Float32 = np.exp(x - x.max(axis=1, keepdims=True))
+    powers /= powers.sum(axis=1, keepdims=True)
+    return powers
+
+
+def silu(x: Float32) -> Float32:
+    """Return x / (1 + exp(-x))."""
+    return x * sigmoid(x)
+
+
+def sigmoid(x: Float32) -> Float32:
+    """Return 1 / (1 + exp(-x)), without overflow."""
+    return np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1))

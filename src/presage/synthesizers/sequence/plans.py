@@ -1,0 +1,229 @@
+"""Who submits how many jobs on which day: what a log did, laid out anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.synthesizers.sequence.streams import DAYS, WEEK_S, stream_keys
+
+if TYPE_CHECKING:
+    from presage.synthesizers.columns import FloatArray, IntArray
+    from presage.synthesizers.sequence.streams import Calendar, Streams
+
+    Part = tuple[IntArray, IntArray, IntArray, FloatArray]
+
+ALIKE = 8
+"""Weeks of other people with about as many jobs that may lend their days."""
+LIKENESS = 0.5
+"""How much fewer or more jobs, as a power of e, make another week less likely to lend its days."""
+ENOUGH = 1.3
+"""How much more time is planned than the log's jobs would need."""
+LEAST_SHARE, WHOLE = 0.15, 0.99
+"""Weeks of which the log has less are not laid out anew, but for its first; with that much, they are whole."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """How many jobs each user submitted on each day of each week of a log."""
+
+    share: FloatArray
+    """How much of each week the log has."""
+    week: IntArray
+    """One entry here and below for each user and week with jobs."""
+    user: IntArray
+    days: IntArray
+    """(entries, 7): jobs."""
+    work: FloatArray
+    """(entries, 7): their processor seconds."""
+    by_week: bool
+    """Whether a user begins anew every week: see `cut`."""
+
+    @property
+    def jobs(self) -> IntArray:
+        """Jobs of each entry."""
+        jobs: IntArray = self.days.sum(axis=1)
+        return jobs
+
+
+@dataclass(frozen=True)
+class Varying:
+    """How a plan differs from what the log did."""
+
+    spread: float
+    """How much a user's jobs in a week vary, as a power of e; and half as much as the work of a day."""
+    borrowed: float
+    """Share of weeks of users whose jobs are spread over the days, and whose work is, as in another week."""
+
+
+def activity_of(streams: Streams, calendar: Calendar, work: FloatArray) -> Activity:
+    """Return what the streams of a log did; `work` is of each job, in the order of the streams."""
+    shape = (len(streams.user), calendar.weeks, DAYS)
+    jobs = streams.jobs_by_day(calendar.weeks * DAYS).reshape(shape)
+    works = streams.jobs_by_day(calendar.weeks * DAYS, work).reshape(shape)
+    stream, week = np.nonzero(jobs.sum(axis=2))
+    share = calendar.open_days().mean(axis=1)
+    return Activity(
+        share,
+        week,
+        streams.user[stream],
+        jobs[stream, week].astype(np.int64),
+        works[stream, week],
+        streams.by_week,
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Streams to draw, the longest first, and when each of their jobs is due."""
+
+    calendar: Calendar
+    user: IntArray
+    jobs: IntArray
+    """Of each stream."""
+    day: IntArray
+    """Of each job, stream by stream, counted from the first Monday."""
+    of_day: IntArray
+    """How many jobs the stream has on that day, and in that week."""
+    of_week: IntArray
+    work: FloatArray
+    """How many processor seconds the jobs of that day should make together."""
+
+
+def make_plan(
+    activity: Activity, count: int, calendar: Calendar, varying: Varying, rng: np.random.Generator, *, again: bool
+) -> Plan:
+    """Return streams of at least `count` jobs from the beginning of the calendar on.
+
+    The weeks of the log lend what their users did on which day one after the other, and once they are used up in
+    any order. `again`: the trace begins when the log began, and so with the same part of a week.
+    """
+    pace = float(activity.jobs.sum() / (activity.share.sum() * WEEK_S))
+    span_s = count / max(pace, 1e-9)
+    parts: list[Part] = []
+    while sum(int(part[2].sum()) for part in parts) < count:
+        # A little more than is needed on average, and twice as much again if these were quiet weeks.
+        calendar = replace(calendar, last_s=calendar.first_s + ENOUGH * span_s)
+        parts = _parts(activity, count, calendar, varying, rng, again=again)
+        span_s *= 2
+    user, day, jobs, work = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return _laid_out(calendar, user, day, jobs, work, by_week=activity.by_week)
+
+
+def _parts(
+    activity: Activity, count: int, calendar: Calendar, varying: Varying, rng: np.random.Generator, *, again: bool
+) -> list[Part]:
+    """Return user, day, jobs and work of days with jobs, week by week, until there are `count` jobs."""
+    open_days = calendar.open_days()
+    parts: list[Part] = []
+    drawn = 0
+    for week, lender in enumerate(_lenders(activity, calendar.weeks, rng, again=again)):
+        members = np.flatnonzero(activity.week == lender)
+        share = float(open_days[week].mean() / activity.share[lender])
+        jobs = _varied((activity.jobs[members] * share).astype(np.float64), varying.spread, rng)
+        members, jobs = members[jobs > 0], jobs[jobs > 0]
+        days, work = _days(activity, members, jobs, open_days[week], varying.borrowed, rng)
+        entry, day = np.nonzero(days)
+        varied = work[entry, day] * _noise(entry.shape, 2 * varying.spread, rng)
+        parts.append((activity.user[members][entry], day + week * DAYS, days[entry, day], varied))
+        drawn += int(jobs.sum())
+        if drawn >= count:
+            break
+    return parts
+
+
+def _laid_out(
+    calendar: Calendar, user: IntArray, day: IntArray, jobs: IntArray, work: FloatArray, *, by_week: bool
+) -> Plan:
+    """Return the plan of these days of users, each with its jobs and their work."""
+    week = day // DAYS
+    stream = stream_keys(user, week, by_week=by_week)
+    sizes = np.bincount(stream, weights=jobs).astype(np.int64)
+    order = np.lexsort((day, stream, -sizes[stream]))
+    entries = np.repeat(order, jobs[order])  # one for each job
+    in_week = np.unique(stream * (int(week.max()) + 1) + week, return_inverse=True)[1]
+    names, first = np.unique(stream[order], return_index=True)
+    longest_first = np.argsort(first)
+    return Plan(
+        calendar=calendar,
+        user=user[order][first[longest_first]],
+        jobs=sizes[names[longest_first]],
+        day=day[entries],
+        of_day=jobs[entries],
+        of_week=np.bincount(in_week, weights=jobs).astype(np.int64)[in_week[entries]],
+        work=work[entries],
+    )
+
+
+def _lenders(activity: Activity, weeks: int, rng: np.random.Generator, *, again: bool) -> IntArray:
+    """Return for each week of the plan the week of the log that lends its users."""
+    useful = np.flatnonzero(activity.share >= LEAST_SHARE)
+    useful = useful if len(useful) else np.arange(len(activity.share))
+    whole = useful[activity.share[useful] > WHOLE]
+    whole = whole if len(whole) else useful
+    first = np.union1d([0], useful) if again else whole
+    return np.concatenate([first[:weeks], rng.choice(whole, max(weeks - len(first), 0))])
+
+
+def _days(
+    activity: Activity,
+    members: IntArray,
+    jobs: IntArray,
+    open_days: FloatArray,
+    borrowed: float,
+    rng: np.random.Generator,
+) -> tuple[IntArray, FloatArray]:
+    """Return how `jobs` of the entries `members`, and their work, are spread over the days: (members, 7) each."""
+    days = np.zeros((len(members), DAYS), np.int64)
+    work = np.zeros((len(members), DAYS))
+    for place, (member, count) in enumerate(zip(members.tolist(), jobs.tolist(), strict=True)):
+        lender = _lender_of_days(activity, member, rng) if rng.random() < borrowed else member
+        shares = next(
+            each for each in (activity.days[lender] * open_days, activity.days[member] * open_days, open_days)
+            if each.sum() > 0
+        )  # fmt: skip
+        days[place] = _apportion(count, shares / shares.sum(), rng)
+        each_s = activity.work[member].sum() / activity.jobs[member]
+        if activity.user[lender] == activity.user[member]:
+            lent = activity.work[lender] / np.maximum(activity.days[lender], 1)
+            work[place] = days[place] * np.where(activity.days[lender] > 0, lent, each_s)
+        else:
+            work[place] = days[place] * each_s
+    return days, work
+
+
+def _apportion(jobs: int, shares: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return whole numbers of these shares; only what is left of them is drawn."""
+    sure = np.floor(jobs * shares + 1e-9)
+    rest = jobs * shares - sure
+    left = jobs - int(sure.sum())
+    if left and rest.sum() > 0:
+        sure += rng.multinomial(left, np.maximum(rest, 0) / np.maximum(rest, 0).sum())
+    elif left:
+        sure[int(np.argmax(shares))] += left
+    return sure.astype(np.int64)
+
+
+def _lender_of_days(activity: Activity, member: int, rng: np.random.Generator) -> int:
+    """Return another week with about as many jobs, of the same user if there is one."""
+    logs = np.log(activity.jobs)
+    distance = np.abs(logs - logs[member])
+    others = np.flatnonzero((activity.user == activity.user[member]) & (activity.week != activity.week[member]))
+    if not len(others):
+        distance[member] = np.inf
+        others = np.argsort(distance)[:ALIKE]
+    weight = np.exp(-distance[others] / LIKENESS) + 1e-9
+    return int(rng.choice(others, p=weight / weight.sum()))
+
+
+def _varied(jobs: FloatArray, spread: float, rng: np.random.Generator) -> IntArray:
+    """Return whole numbers around `jobs`, with the same mean."""
+    scaled = jobs * _noise(jobs.shape, spread, rng)
+    return np.floor(scaled + rng.random(len(jobs))).astype(np.int64)
+
+
+def _noise(shape: tuple[int, ...], spread: float, rng: np.random.Generator) -> FloatArray:
+    """Return factors of mean 1."""
+    return np.exp(spread * rng.standard_normal(shape) - spread**2 / 2)

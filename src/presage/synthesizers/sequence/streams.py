@@ -1,0 +1,106 @@
+"""A trace as streams: the jobs of each user, one after the other, and how many of them on which day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from presage.synthesizers._base import hours_of_week
+
+if TYPE_CHECKING:
+    from presage.synthesizers.columns import FloatArray, IntArray
+
+DAYS = 7
+DAY_S = 86_400
+WEEK_S = DAYS * DAY_S
+HOUR_MS = 3_600_000
+LONGEST = 3000
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The weeks of a trace, counted from the Monday before it, midnight where the machine stands.
+
+    Times are seconds since then. Where clocks are changed in between, the rest of the trace is an hour off.
+    """
+
+    monday_ms: int
+    first_s: float
+    """When the trace begins."""
+    last_s: float
+    """When it ends, or at least not before."""
+
+    @property
+    def weeks(self) -> int:
+        """How many weeks the trace touches."""
+        return int(self.last_s // WEEK_S) + 1
+
+    def open_days(self) -> FloatArray:
+        """Return how much of each day lies within the trace: (weeks, 7)."""
+        edges = np.arange(self.weeks * DAYS + 1) * float(DAY_S)
+        return np.diff(np.clip(edges, self.first_s, self.last_s)).reshape(self.weeks, DAYS) / DAY_S
+
+    def since_monday_s(self, times_ms: IntArray) -> FloatArray:
+        """Return times in seconds since the first Monday."""
+        return (times_ms - self.monday_ms) / 1000
+
+
+def calendar_from(first_ms: int, last_ms: int, time_zone: str | None) -> Calendar:
+    """Return the calendar of a trace from `first_ms` to `last_ms`."""
+    hour = int(hours_of_week(np.array([first_ms]), time_zone)[0])
+    # Zones are off by whole quarters of an hour; what is within the hour is that of UTC but for a few of them.
+    monday_ms = first_ms - hour * HOUR_MS - first_ms % HOUR_MS
+    return Calendar(monday_ms, (first_ms - monday_ms) / 1000, (last_ms - monday_ms) / 1000 + 1)
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Jobs by user, or by user and week.
+
+    Jobs of stream s are `order[first[s]:first[s + 1]]`, in the order of arrival.
+    """
+
+    order: IntArray
+    first: IntArray
+    user: IntArray
+    day: IntArray
+    """Of each job in `order`, counted from the first Monday."""
+    by_week: bool = False
+    """Whether every week of a user is a stream of its own."""
+
+    @property
+    def jobs(self) -> IntArray:
+        """How many jobs each stream has."""
+        return np.diff(self.first)
+
+    def of_rows(self) -> tuple[IntArray, IntArray]:
+        """Return for each place in `order` its stream, and how many jobs of the stream came before it."""
+        stream = np.repeat(np.arange(len(self.user)), self.jobs)
+        return stream, np.arange(len(self.order)) - self.first[stream]
+
+    def jobs_by_day(self, days: int, weights: FloatArray | None = None) -> FloatArray:
+        """Return how many jobs each stream has on each of `days` days, or the sum of their weights."""
+        stream, _ = self.of_rows()
+        counts = np.bincount(stream * days + self.day, weights, minlength=len(self.user) * days)
+        return counts.reshape(len(self.user), days).astype(np.float64)
+
+
+def cut(submit_ms: IntArray, users: IntArray, calendar: Calendar) -> Streams:
+    """Return the streams of jobs that are ordered by time.
+
+    Where somebody has more than `LONGEST` jobs, or where all jobs are one stream because nobody knows whose they
+    are, every week is a stream of its own, so that they can be drawn side by side.
+    """
+    day = (calendar.since_monday_s(submit_ms) // DAY_S).astype(np.int64)
+    by_week = int(np.bincount(users).max()) > min(LONGEST, max(len(users) // 2, 1))
+    keys = stream_keys(users, day // DAYS, by_week=by_week)
+    order = np.argsort(keys, kind="stable")
+    first = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1, [len(order)]])
+    return Streams(order, first, users[order][first[:-1]], day[order], by_week)
+
+
+def stream_keys(user: IntArray, week: IntArray, *, by_week: bool) -> IntArray:
+    """Return a number for each stream."""
+    return user * (int(week.max()) + 1) + week if by_week else user
