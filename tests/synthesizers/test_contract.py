@@ -12,10 +12,6 @@ needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is no
 TWO_ROUNDS: dict[str, Any] = {"epochs": 2, "batch": 64}
 
 
-def built(module: str) -> bool:
-    return find_spec(f"presage.synthesizers.{module}") is not None
-
-
 class TestGaussianCopula(SynthesizerContract):
     name = "copula"
     settings: ClassVar[dict[str, Any]] = {"rounds": 8}
@@ -44,14 +40,12 @@ class TestCopulaGan(SynthesizerContract):
     bad_settings = ({"epochs": 0}, {"rate": 0}, {"batch": 9})
 
 
-@pytest.mark.skipif(not built("lublin"), reason="it is not built yet")
 class TestFittedLublin(SynthesizerContract):
     name = "lublin"
     goes_on = False
 
 
 @needs_torch
-@pytest.mark.skipif(not built("row_transformer"), reason="it is not built yet")
 class TestRowTransformer(SynthesizerContract):
     name = "row-transformer"
     settings: ClassVar[dict[str, Any]] = {**TWO_ROUNDS, "width": 16, "layers": 1, "heads": 2}
@@ -59,7 +53,6 @@ class TestRowTransformer(SynthesizerContract):
 
 
 @needs_torch
-@pytest.mark.skipif(not built("diffusion"), reason="it is not built yet")
 class TestDiffusion(SynthesizerContract):
     name = "diffusion"
     settings: ClassVar[dict[str, Any]] = {**TWO_ROUNDS, "width": 16, "layers": 1, "steps": 5}
@@ -67,7 +60,6 @@ class TestDiffusion(SynthesizerContract):
 
 
 @needs_torch
-@pytest.mark.skipif(not built("sequence.model"), reason="it is not built yet")
 class TestSequenceModel(SynthesizerContract):
     name = "sequence"
     settings: ClassVar[dict[str, Any]] = {**TWO_ROUNDS, "width": 8, "hidden": 16}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
+from threadpoolctl import threadpool_limits
 
 import presage
 from presage.errors import InputError, UsageError
@@ -138,8 +139,6 @@ class Synthesizer(ABC):
     settings_type: ClassVar[type]
     notice: ClassVar[str] = ""
     """What people must know before they use the kind, like a licence; the command line tells it."""
-    draws_users_apart: ClassVar[bool] = False
-    """Whether what a user did before has an influence on what comes next."""
 
     def __init__(self, columns: Columns, source: Source, settings: Any, record: Mapping[str, Any]) -> None:
         self.columns = columns
@@ -170,7 +169,8 @@ class Synthesizer(ABC):
         )
         begin = time.process_time()
         split = len(table) - int(len(table) * LATER_SHARE)
-        record = model._learn(table.rows(slice(split)), table.rows(slice(split, None)), training)
+        with threadpool_limits(1, "blas"):
+            record = model._learn(table.rows(slice(split)), table.rows(slice(split, None)), training)
         model.record = {
             "presage": presage.__version__,
             "seed": training.seed,
@@ -203,7 +203,9 @@ class Synthesizer(ABC):
         self, count: int, start_ms: int, rng: np.random.Generator, drawing: Drawing | None = None
     ) -> JobTable:
         """Return `count` jobs from `start_ms` on; the kind's own promises hold, nothing else is done yet."""
-        return self._draw(count, start_ms, rng, drawing or Drawing())
+        # The products are small: more threads only get into each other's way.
+        with threadpool_limits(1, "blas"):
+            return self._draw(count, start_ms, rng, drawing or Drawing())
 
     def save(self, folder: str | Path) -> None:
         """Write the model. Raises OutputError if it cannot be written."""
@@ -252,10 +254,6 @@ class Drawing:
         """Say that `jobs` more are drawn."""
         if self.progress is not None:
             self.progress(jobs)
-
-    def silent(self) -> Drawing:
-        """Return the same without a listener."""
-        return replace(self, progress=None)
 
 
 def describe_source(trace: Trace, table: JobTable) -> Source:

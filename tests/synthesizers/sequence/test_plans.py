@@ -10,11 +10,11 @@ MONDAY_MS = 4 * DAY_S * 1000
 AS_IT_WAS = Varying(spread=0.0, borrowed=0.0)
 
 
-def activity(*, by_week: bool = False) -> Activity:
+def activity(span_days: int = 14) -> Activity:
     """Two whole weeks: user 0 has 3 jobs on Monday and 1 on Friday, and 2 on Tuesday; user 1 has 5 on a Sunday."""
     days = np.array([[3, 0, 0, 0, 1, 0, 0], [0, 2, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 5]])
     week, user = np.array([0, 1, 1]), np.array([0, 0, 1])
-    return Activity(np.ones(2), week, user, days, days * 10.0, by_week)
+    return Activity(np.ones(2), week, user, days, days * 10.0, span_days)
 
 
 def plan_of(
@@ -35,10 +35,22 @@ def test_what_the_log_did_comes_again() -> None:
 
 
 def test_weeks_apart_are_streams_of_their_own() -> None:
-    plan = plan_of(activity(by_week=True), 11)
+    plan = plan_of(activity(span_days=7), 11)
     assert plan.jobs.tolist() == [5, 4, 2]
     assert plan.user.tolist() == [1, 0, 0]
     assert plan.day.tolist() == [13] * 5 + [0, 0, 0, 4] + [8, 8]
+
+
+def test_a_trace_longer_than_the_log_has_more_streams_not_longer_ones() -> None:
+    plan = plan_of(activity(), 110)
+    assert plan.jobs.max() <= 3 * 5  # three weeks of the busiest
+    assert len(plan.user) > 8
+
+
+def test_so_are_days_apart() -> None:
+    plan = plan_of(activity(span_days=1), 11)
+    assert plan.jobs.tolist() == [5, 3, 2, 1]
+    assert plan.day.tolist() == [13] * 5 + [0, 0, 0] + [8, 8] + [4]
 
 
 @pytest.mark.parametrize("count", [1, 12, 100, 1000])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from presage.synthesizers.sequence import streams as streams_module
 from presage.synthesizers.sequence.streams import DAY_S, WEEK_S, calendar_from, cut
 
 MONDAY_MS = 4 * DAY_S * 1000  # the first Monday of 1970, UTC
@@ -25,7 +26,7 @@ def test_streams_are_users_in_the_order_of_arrival() -> None:
     submit_ms = MONDAY_MS + np.array([0, 1, 2, DAY_S, 9 * DAY_S]) * 1000
     streams = cut(submit_ms, np.array([1, 0, 1, 0, 1]), calendar_from(MONDAY_MS, int(submit_ms[-1]), "UTC"))
     # One of two users has more than half of the jobs, so weeks are apart.
-    assert streams.by_week
+    assert streams.span_days == 7
     assert [streams.order[a:b].tolist() for a, b in zip(streams.first[:-1], streams.first[1:], strict=True)] == [
         [1, 3], [0, 2], [4],
     ]  # fmt: skip
@@ -37,8 +38,16 @@ def test_streams_are_users_in_the_order_of_arrival() -> None:
 def test_jobs_of_nobody_in_particular_are_cut_by_weeks(users: list[int], apart: bool) -> None:
     submit_ms = MONDAY_MS + np.arange(4) * WEEK_S * 1000
     streams = cut(submit_ms, np.array(users), calendar_from(MONDAY_MS, int(submit_ms[-1]), "UTC"))
-    assert streams.by_week is apart
+    assert (streams.span_days == 7) is apart
     assert len(streams.user) == (4 if apart else 2)
+
+
+def test_a_user_too_busy_for_a_week_begins_anew_every_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams_module, "LONGEST", 3)
+    submit_ms = MONDAY_MS + np.repeat(np.arange(2), 4) * DAY_S * 1000
+    streams = cut(submit_ms, np.zeros(8, np.int64), calendar_from(MONDAY_MS, int(submit_ms[-1]), "UTC"))
+    assert streams.span_days == 1
+    assert streams.jobs.tolist() == [4, 4]
 
 
 def test_jobs_by_day_count_and_weigh() -> None:

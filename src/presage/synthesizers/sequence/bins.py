@@ -28,12 +28,6 @@ class Bins:
         low = ordered[np.concatenate([[0], places[:-1]])]
         return cls(low, high)
 
-    @classmethod
-    def grid(cls, most_value: float, count: int) -> Bins:
-        """Return ranges that are the same for every log: 0, and then equal steps of the logarithm."""
-        edges = np.unique(np.rint(np.expm1(np.linspace(0, np.log1p(most_value), count))))
-        return cls(np.concatenate([[0.0], edges[:-1] + 1]), edges)
-
     def __len__(self) -> int:
         return len(self.low)
 

@@ -33,7 +33,6 @@ class SequenceModel(Synthesizer):
 
     name: ClassVar[str] = "sequence"
     settings_type: ClassVar[type] = Settings
-    draws_users_apart: ClassVar[bool] = True
 
     activity: Activity
     drawer: Drawer
@@ -95,7 +94,7 @@ class SequenceModel(Synthesizer):
         known = {
             "activity.share": activity.share, "activity.week": activity.week, "activity.user": activity.user,
             "activity.days": activity.days, "activity.work": activity.work,
-            "activity.by_week": np.array([activity.by_week]),
+            "activity.span_days": np.array([activity.span_days]),
             "gap.low": fields.gap.low, "gap.high": fields.gap.high,
             "first.low": fields.first.low, "first.high": fields.first.high,
             "run.low": fields.run.low, "run.high": fields.run.high,
@@ -107,8 +106,8 @@ class SequenceModel(Synthesizer):
 
     def _restore(self, arrays: dict[str, NDArray[Any]]) -> None:
         known = _under("activity.", arrays)
-        by_week = bool(known.pop("by_week")[0])
-        self.activity = Activity(**known, by_week=by_week)
+        span_days = int(known.pop("span_days")[0])
+        self.activity = Activity(**known, span_days=span_days)
         categories = {each.name: len(each) for each in self.columns.categories if each.name != "user"}
         if tuple(categories.values()) != tuple(arrays["sizes"][1:-1].tolist()):
             raise ValueError("the weights are those of another log")

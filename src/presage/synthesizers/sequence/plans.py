@@ -38,8 +38,8 @@ class Activity:
     """(entries, 7): jobs."""
     work: FloatArray
     """(entries, 7): their processor seconds."""
-    by_week: bool
-    """Whether a user begins anew every week: see `cut`."""
+    span_days: int
+    """After how many days a user begins anew: see `cut`."""
 
     @property
     def jobs(self) -> IntArray:
@@ -71,7 +71,7 @@ def activity_of(streams: Streams, calendar: Calendar, work: FloatArray) -> Activ
         streams.user[stream],
         jobs[stream, week].astype(np.int64),
         works[stream, week],
-        streams.by_week,
+        streams.span_days,
     )
 
 
@@ -109,7 +109,10 @@ def make_plan(
         parts = _parts(activity, count, calendar, varying, rng, again=again)
         span_s *= 2
     user, day, jobs, work = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return _laid_out(calendar, user, day, jobs, work, by_week=activity.by_week)
+    # A trace longer than the log has streams no longer than the log's, so that they can be drawn side by side.
+    log_days = len(activity.share) * DAYS
+    span_days = activity.span_days if activity.span_days < log_days else log_days + DAYS
+    return _laid_out(calendar, user, day, jobs, work, span_days)
 
 
 def _parts(
@@ -135,11 +138,11 @@ def _parts(
 
 
 def _laid_out(
-    calendar: Calendar, user: IntArray, day: IntArray, jobs: IntArray, work: FloatArray, *, by_week: bool
+    calendar: Calendar, user: IntArray, day: IntArray, jobs: IntArray, work: FloatArray, span_days: int
 ) -> Plan:
-    """Return the plan of these days of users, each with its jobs and their work."""
+    """Return the plan of these days of users, each with its jobs and their work; a stream spans so many days."""
     week = day // DAYS
-    stream = stream_keys(user, week, by_week=by_week)
+    stream = stream_keys(user, day, span_days)
     sizes = np.bincount(stream, weights=jobs).astype(np.int64)
     order = np.lexsort((day, stream, -sizes[stream]))
     entries = np.repeat(order, jobs[order])  # one for each job

@@ -57,7 +57,7 @@ def calendar_from(first_ms: int, last_ms: int, time_zone: str | None) -> Calenda
 
 @dataclass(frozen=True)
 class Streams:
-    """Jobs by user, or by user and week.
+    """Jobs by user, or by user and week or day.
 
     Jobs of stream s are `order[first[s]:first[s + 1]]`, in the order of arrival.
     """
@@ -67,8 +67,8 @@ class Streams:
     user: IntArray
     day: IntArray
     """Of each job in `order`, counted from the first Monday."""
-    by_week: bool = False
-    """Whether every week of a user is a stream of its own."""
+    span_days: int
+    """How many days a stream has at most."""
 
     @property
     def jobs(self) -> IntArray:
@@ -91,16 +91,23 @@ def cut(submit_ms: IntArray, users: IntArray, calendar: Calendar) -> Streams:
     """Return the streams of jobs that are ordered by time.
 
     Where somebody has more than `LONGEST` jobs, or where all jobs are one stream because nobody knows whose they
-    are, every week is a stream of its own, so that they can be drawn side by side.
+    are, every week is a stream of its own, or every day if a week has too many, so that they can be drawn side by
+    side.
     """
     day = (calendar.since_monday_s(submit_ms) // DAY_S).astype(np.int64)
-    by_week = int(np.bincount(users).max()) > min(LONGEST, max(len(users) // 2, 1))
-    keys = stream_keys(users, day // DAYS, by_week=by_week)
+    span_days = calendar.weeks * DAYS
+    if _longest(users) > min(LONGEST, max(len(users) // 2, 1)):
+        span_days = DAYS if _longest(stream_keys(users, day, DAYS)) <= LONGEST else 1
+    keys = stream_keys(users, day, span_days)
     order = np.argsort(keys, kind="stable")
     first = np.concatenate([[0], np.flatnonzero(np.diff(keys[order])) + 1, [len(order)]])
-    return Streams(order, first, users[order][first[:-1]], day[order], by_week)
+    return Streams(order, first, users[order][first[:-1]], day[order], span_days)
 
 
-def stream_keys(user: IntArray, week: IntArray, *, by_week: bool) -> IntArray:
-    """Return a number for each stream."""
-    return user * (int(week.max()) + 1) + week if by_week else user
+def stream_keys(user: IntArray, day: IntArray, span_days: int) -> IntArray:
+    """Return a number for each stream: users begin anew after so many days."""
+    return user * (int(day.max()) // span_days + 1) + day // span_days
+
+
+def _longest(keys: IntArray) -> int:
+    return int(np.unique(keys, return_counts=True)[1].max())
