@@ -20,20 +20,15 @@ counts as many decisions as the index is asked for in the environment.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import sys
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import presage
+from cells import run_cells, say
 from policies import TEST, TRAIN, part
 from presage.environments import Episode, Workload
 from presage.learning.cases import Case
@@ -219,46 +214,6 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     return found
 
 
-def say(text: str) -> None:
-    """Tell who waits how far it is."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def collect() -> dict[str, Any]:
-    """Return all that has been measured."""
-    held = {name: CELLS / f"{name}.json" for name in cells()}
-    return {
-        "benchmark": "learning_curves",
-        "presage": presage.__version__,
-        "python": platform.python_version(),
-        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "jobs": JOBS, "load": LOAD, "judged": JUDGED, "seeds": len(SEEDS),
-        "cells": {name: json.loads(path.read_text()) for name, path in held.items() if path.exists()},
-    }  # fmt: skip
-
-
-def main() -> None:
-    """Run what is missing, and print all there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only cells whose names begin so")
-    parser.add_argument("--seeds", type=int, nargs="*", help="only cells of these seeds")
-    parser.add_argument("--collect", action="store_true")
-    parser.add_argument("--out", type=Path, help="write the JSON there as well")
-    arguments = parser.parse_args()
-    for name, run in ({} if arguments.collect else cells()).items():
-        path = CELLS / f"{name}.json"
-        seed = name.rpartition("/")[2]
-        asked = not arguments.seeds or (seed.isdigit() and int(seed) in arguments.seeds)
-        if path.exists() or not name.startswith(arguments.only) or not asked:
-            continue
-        found = run()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    text = json.dumps(collect(), indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    known = {"jobs": JOBS, "load": LOAD, "judged": JUDGED, "seeds": len(SEEDS)}
+    run_cells("learning_curves", __doc__ or "", CELLS, cells(), known)

@@ -16,13 +16,8 @@ was built; no setting was chosen on any other log.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import sys
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-import presage
+from cells import run_cells, say
 from presage.synthesizers import Request, Training, find_synthesizer, sample
 from presage.synthesizers.fidelity.report import report
 from presage.traces import Trace, read_trace
@@ -160,44 +155,5 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     return found
 
 
-def say(text: str) -> None:
-    """Tell who waits how far it is."""
-    print(text, file=sys.stderr, flush=True)
-
-
-def collect() -> dict[str, Any]:
-    """Return all that has been measured."""
-    held = {name: CELLS / f"{name}.json" for name in cells()}
-    return {
-        "benchmark": "synthesizers",
-        "presage": presage.__version__,
-        "python": platform.python_version(),
-        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "cells": {name: json.loads(path.read_text()) for name, path in held.items() if path.exists()},
-    }
-
-
-def main() -> None:
-    """Run what is missing, and print all there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], help="only cells whose names begin so; repeatable")
-    parser.add_argument("--seeds", type=int, nargs="*", default=list(SEEDS), help="only cells of these seeds")
-    parser.add_argument("--collect", action="store_true")
-    parser.add_argument("--out", type=Path, help="write the JSON there as well")
-    arguments = parser.parse_args()
-    for name, run in ({} if arguments.collect else cells()).items():
-        path = CELLS / f"{name}.json"
-        asked = name.startswith(tuple(arguments.only)) if arguments.only else True
-        if path.exists() or not asked or int(name.rpartition("/")[2]) not in arguments.seeds:
-            continue
-        found = run()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1) + "\n")
-    text = json.dumps(collect(), indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    run_cells("synthesizers", __doc__ or "", CELLS, cells())
