@@ -45,10 +45,12 @@ CELLS = (
     Cell("foundation", ("foundation.py",), budget_min=400),
     Cell("policies", ("policies.py",), budget_min=90),
     Cell("learning_curves", ("learning_curves.py",), budget_min=25),
+    Cell("train_on_synthetic", ("train_on_synthetic.py",), budget_min=40),
     Cell("foundation_speed", ("foundation_speed.py",), budget_min=2),
     Cell("foundation_whatif", ("foundation_whatif.py",), budget_min=2),
     Cell("load_forecast", ("load_forecast.py",), budget_min=8),
     Cell("anomalies", ("anomalies.py",), budget_min=5),
+    Cell("synthesizers", ("synthesizers.py",), budget_min=150),
 )
 
 

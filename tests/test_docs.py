@@ -74,6 +74,49 @@ def test_results_are_shown_as_measured(tmp_path: Path, monkeypatch: pytest.Monke
     assert "took 12.3 s and at most 1.00 GiB of memory; the limit is 3 GiB" in shown
 
 
+def test_synthetic_traces_are_judged_as_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    generated = importlib.import_module("generated")
+    monkeypatch.setattr(generated.synthesizer_tables, "CELLS", tmp_path)
+    assert "No measurement" in generated.synthesizer_results("goals")
+    store_cell(tmp_path / "SDSC-BLUE" / "sequence" / "1.json", ks=0.05, auc=0.7, slowdown=20.0)
+    store_cell(tmp_path / "SDSC-BLUE" / "sequence" / "2.json", ks=0.09, auc=0.8, slowdown=40.0)
+    store_cell(tmp_path / "SDSC-BLUE" / "tvae" / "1.json", ks=0.2, auc=0.95, slowdown=9.0)
+    columns = generated.synthesizer_results("families", "columns")
+    assert "| later jobs |  | 0.080 | 0.300 | – | – | 0.90 | 0.7% | – |" in columns
+    assert "| `sequence` | 2 | 0.070 ± 0.028 | 0.025 | – | – | 0.75 ± 0.07 | 0.0% | – |" in columns
+    assert "| `tvae` | 1 | 0.200 | 0.025 | – | – | 0.95 | 0.0% | – |" in columns
+    replay = generated.synthesizer_results("logs", "replay")
+    assert "| **SDSC-BLUE**: the log |  | 16.0 (11.0 to 21.0) | – | – | – |" in replay
+    goals = generated.synthesizer_results("goals")
+    assert "| KS ≤ 0.06 | 0.070 ± 0.028: **missed** (reached in 1 of 2 seeds) |" in goals
+    assert "| … and below every row model's | 0.750 ± 0.071 (best 0.950): reached |" in goals
+    assert "| bounded slowdown, FCFS, in the log's band | 30.0 ± 14.1 (11.0 to 21.0): **missed** (" in goals
+    # Of the musts, KS, limits, both areas and one kind of copies were measured; copies are as many as natural.
+    assert "| **musts reached** | 4 of 5 |" in goals
+
+
+def store_cell(path: Path, *, ks: float, auc: float, slowdown: float) -> None:
+    """Write what the benchmark measures of a trace, as far as this log would tell."""
+    windows = {"real_windows": [11.0, 16.0, 21.0], "low": 11.0, "high": 21.0}
+    outcome = {"policy": "fcfs+easy", "metric": "mean_bounded_slowdown", "synthetic": slowdown, **windows}
+    cell = {
+        "marginals": {"mean_ks": ks, "mean_tv": 0.01, "mean_tv_by_label": 0.025},
+        "sequence_auc": auc,
+        "constraints": {"real": {"over_limit": 0.003}, "synthetic": {"over_limit": 0.0}},
+        "natural": {
+            "marginals": {"mean_ks": 0.08, "mean_tv": 0.3, "mean_tv_by_label": None},
+            "sequence_auc": 0.9,
+            "constraints": {"synthetic": {"over_limit": 0.0066}},
+        },
+        "usefulness": {"not_measured": "not measured: too few jobs"},
+        "replay": {"outcomes": [outcome]},
+        "memorisation": {"synthetic": {"rows": 0.2}, "natural": {"rows": 0.2}},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(cell))
+
+
 @pytest.mark.parametrize(
     ("block", "problem"),
     [

@@ -23,6 +23,8 @@ import learning_curve_tables
 import polars as pl
 import policy_tables
 import rlscheduler_tables
+import synthesizer_tables
+import train_on_synthetic_tables
 import typer
 from pydantic import BaseModel
 from sphinx.pycode import ModuleAnalyzer
@@ -36,12 +38,14 @@ from presage.policies import BACKFILLINGS, CLUSTER_ORDERS, ORDERS, PLACED_BACKFI
 from presage.registry import Registry
 from presage.simulator import detailed
 from presage.simulator.semantics import SUMMARIES
+from presage.synthesizers import PRIVATE_KINDS, SYNTHESIZERS
 from presage.traces import schema
 from presage.traces.cleaning import RULE_SETS, RULES
 from presage.traces.manifest import HAS
 from presage.traces.plots import FIGURES
 from presage.traces.readers import READERS
 from presage.traces.workloads import WORKLOADS, describe_parameters
+from presage.traces.workloads._parameters import parameters_of
 from presage.traces.writers import WRITERS
 
 if TYPE_CHECKING:
@@ -70,6 +74,8 @@ MODULES = (
     "presage.foundation.baselines",
     "presage.foundation.load",
     "presage.foundation.anomalies",
+    "presage.synthesizers",
+    "presage.synthesizers.fidelity",
     "presage.testing",
     "presage.registry",
     "presage.errors",
@@ -156,6 +162,23 @@ def models() -> str:
         ]
         docstring = _module_docstring(spec.target)
         parts += [f"## `{spec.name}`", docstring, _table(("parameter", "default", "meaning"), rows)]
+    return "\n\n".join(parts)
+
+
+def synthesizers() -> str:
+    """Return a section for every synthesizer that can be loaded here, and a line for every other."""
+    parts = []
+    loaded = SYNTHESIZERS.load_all()
+    for spec in SYNTHESIZERS.specs():
+        needs = f"Needs the extra `{spec.extra}`" if spec.extra else "Needs no extra"
+        private = "can learn with differential privacy" if spec.name in PRIVATE_KINDS else "cannot promise privacy"
+        parts += [f"## `{spec.name}`", f"{needs}; {private}."]
+        if spec.name not in loaded:
+            parts.append(f"{spec.summary}.")
+            continue
+        known = parameters_of(loaded[spec.name].settings_type)
+        rows = [(f"`{name}`", f"`{each.default}`", each.help) for name, each in known.items()]
+        parts += [_module_docstring(loaded[spec.name].__module__), _table(("setting", "default", "meaning"), rows)]
     return "\n\n".join(parts)
 
 
@@ -752,13 +775,40 @@ _RLSCHEDULER: dict[str, tuple[Callable[[], Iterable[Sequence[str]]], tuple[str, 
     "learned": (
         rlscheduler_tables.learned_rows,
         ("learned", "log", "backfilling", "RL, published", "ours, mean of seeds", "ours / RL", "seeds", "better",
-         "by requests alone"),
+         "by requests alone", "rehearsed", "seeds, rehearsed"),
     ),
     "sequences": (
         rlscheduler_tables.sequence_rows,
         ("log", "backfilling", "by", *(str(begin) for begin in rlscheduler_tables.begins())),
     ),
 }  # fmt: skip
+
+
+def synthesizer_results(what: str, part: str = "") -> str:
+    """Return a part of what was measured of `families`, of `logs`, or what of the `goals` was reached."""
+    if not synthesizer_tables.measured():
+        return synthesizer_tables.NONE
+    if what == "goals":
+        return _table(synthesizer_tables.goal_head(), synthesizer_tables.goal_rows())
+    make = synthesizer_tables.family_rows if what == "families" else synthesizer_tables.log_rows
+    return _table(synthesizer_tables.head(part), make(part))
+
+
+def train_on_synthetic_results(part: str, *which: str) -> str:
+    """Return one part of what was measured of policies that were learned on synthetic jobs."""
+    if not train_on_synthetic_tables.there():
+        return train_on_synthetic_tables.NONE
+    return _table(train_on_synthetic_tables.head(part), _TRAIN_ON_SYNTHETIC[part](*which))
+
+
+_TRAIN_ON_SYNTHETIC: dict[str, Callable[..., Iterable[Sequence[str]]]] = {
+    "logs": train_on_synthetic_tables.log_rows,
+    "slowdowns": train_on_synthetic_tables.slowdown_rows,
+    "ratios": train_on_synthetic_tables.ratio_rows,
+    "seeds": train_on_synthetic_tables.seed_rows,
+    "models": train_on_synthetic_tables.model_rows,
+    "weights": train_on_synthetic_tables.weight_rows,
+}
 
 
 PARTS: dict[str, Callable[..., str]] = {
@@ -793,7 +843,10 @@ PARTS: dict[str, Callable[..., str]] = {
     "settings": settings,
     "simulate": simulate_results,
     "slurm": slurm_results,
+    "synthesizers": synthesizers,
+    "synthesizer-results": synthesizer_results,
     "trace-read": trace_read,
+    "train-on-synthetic": train_on_synthetic_results,
     "writers": writers,
 }
 
