@@ -189,8 +189,9 @@ def learned(log: str, training: str, seed: int) -> dict[str, Any]:
 
 
 def compared(log: str) -> dict[str, Any]:
-    """Return how trainings and rules compare with real jobs and with few real jobs, over all seeds."""
-    tested = {name: seeds_of(log, name) for name in TRAININGS}
+    """Return how trainings and rules compare with real jobs and with few, over the seeds that are done."""
+    names, seeds = what_is_done(log)
+    tested = {name: np.array([read(f"{log}/{name}/{seed}")["slowdowns"] for seed in seeds]) for name in names}
     tested |= {name: np.array([values]) for name, values in read(f"{log}/rules").items()}
     rows = {}
     for name, found in tested.items():
@@ -201,12 +202,14 @@ def compared(log: str) -> dict[str, Any]:
             **{f"to_{base}": ratio_of(found, tested[base]) for base in ("real", "few-real", "index")},
         }
     jobs, later = parts(log)
-    return {"jobs": len(jobs), "later": len(later), "windows": len(later_windows(log)), "rows": rows}
+    sizes = {"jobs": len(jobs), "later": len(later), "windows": tested["index"].shape[1]}
+    return {**sizes, "seeds": seeds, "rows": rows}
 
 
-def seeds_of(log: str, training: str) -> Floats:
-    """Return the slowdowns (seeds, windows) that a training came to."""
-    return np.array([read(f"{log}/{training}/{seed}")["slowdowns"] for seed in SEEDS])
+def what_is_done(log: str) -> tuple[list[str], list[int]]:
+    """Return the trainings that are done for some seed, and the seeds for which all of these are."""
+    names = [name for name in TRAININGS if any(is_done(f"{log}/{name}/{seed}") for seed in SEEDS)]
+    return names, [seed for seed in SEEDS if all(is_done(f"{log}/{name}/{seed}") for name in names)]
 
 
 def ratio_of(one: Floats, other: Floats) -> dict[str, Any]:
@@ -243,8 +246,19 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
                     found[f"{log}/{training}/{seed}"] = partial(learned, log, training, seed)
     for log in LOGS:
         found[f"{log}/rules"] = partial(rules, log)
-        found[f"{log}/compared"] = partial(compared, log)
     return found
+
+
+def is_done(name: str) -> bool:
+    """Return whether a cell is there."""
+    return (CELLS / f"{name}.json").exists()
+
+
+def write(name: str, found: dict[str, Any]) -> None:
+    """Keep a cell."""
+    path = CELLS / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def read(name: str) -> dict[str, Any]:
@@ -265,7 +279,8 @@ def collect() -> dict[str, Any]:
         "presage": presage.__version__,
         "python": platform.python_version(),
         "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "cells": {name: read(name) for name in cells() if (CELLS / f"{name}.json").exists()},
+        "cells": {name: read(name) for name in cells() if is_done(name)},
+        "compared": {log: read(f"{log}/compared") for log in LOGS if is_done(f"{log}/compared")},
     }
 
 
@@ -277,12 +292,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the JSON there as well")
     arguments = parser.parse_args()
     for name, run in ({} if arguments.collect else cells()).items():
-        path = CELLS / f"{name}.json"
-        if path.exists() or not name.startswith(tuple(arguments.only) or ""):
-            continue
-        found = run()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found, indent=1) + "\n")
+        if not is_done(name) and name.startswith(tuple(arguments.only) or ""):
+            write(name, run())
+    # Cheap, and another seed may have come.
+    for log in LOGS:
+        names, seeds = what_is_done(log)
+        if is_done(f"{log}/rules") and seeds and {"real", "few-real"} <= set(names):
+            write(f"{log}/compared", compared(log))
     text = json.dumps(collect(), indent=1)
     print(text)
     if arguments.out:

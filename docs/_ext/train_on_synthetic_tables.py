@@ -23,6 +23,7 @@ BASES = {
     "few-real": ("few-both", "few-synthetic", "index"),
 }
 """What the ratios of a table are to, and its rows."""
+_INTERVALS = {"ratio": "ci95", "of_means": "of_means_ci95"}
 NONE = "No measurement is stored here yet. `make prove` makes one."
 
 Rows = list[tuple[str, ...]]
@@ -36,7 +37,7 @@ def there() -> dict[str, dict[str, Any]]:
 def head(part: str) -> tuple[str, ...]:
     """Return the first line of a table."""
     if part == "logs":
-        return ("log", "jobs to learn from", "later jobs", "windows tested")
+        return ("log", "jobs to learn from", "later jobs", "windows tested", "seeds")
     if part == "models":
         return ("log", "learned from", "CPU s", "rounds", "index on real", "on synthetic", "20,000 jobs, CPU s")
     if part == "weights":
@@ -45,38 +46,38 @@ def head(part: str) -> tuple[str, ...]:
 
 
 def log_rows() -> Rows:
-    """Return how many jobs each log has."""
+    """Return how many jobs each log has, and how many seeds are done."""
     return [
-        (name, *(f"{found[key]:,}" for key in ("jobs", "later", "windows"))) for name, found in there().items()
+        (name, *(f"{found[key]:,}" for key in ("jobs", "later", "windows")), str(len(found["seeds"])))
+        for name, found in there().items()
     ]
 
 
 def slowdown_rows() -> Rows:
     """Return the mean bounded slowdown of later jobs: of all seeds, and of each."""
     return [
-        (title, *(_of_seeds(found["rows"][name]) for found in there().values()))
+        (title, *(_of_seeds(found["rows"].get(name)) for found in there().values()))
         for name, title in {**LEARNED, **RULES}.items()
     ]
 
 
 def seed_rows() -> Rows:
     """Return each seed's ratio, window by window, to the mean of all seeds on real jobs."""
-    return [
-        (title, *(", ".join(f"{each:.3f}" for each in found["rows"][name]["ratio_by_seed"])
-                  for found in there().values()))
-        for name, title in LEARNED.items()
-    ]  # fmt: skip
+    rows = []
+    for name, title in LEARNED.items():
+        found = [each["rows"].get(name, {}).get("ratio_by_seed", []) for each in there().values()]
+        rows.append((title, *(", ".join(f"{each:.3f}" for each in seeds) or "–" for seeds in found)))
+    return rows
 
 
 def ratio_rows(base: str, kind: str = "ratio") -> Rows:
     """Return ratios to what was learned on `base`, window by window (`ratio`) or of means (`of_means`)."""
-    interval = "ci95" if kind == "ratio" else "of_means_ci95"
     rows = []
     for name in BASES[base]:
-        found = [each["rows"][name][f"to_{base}"] for each in there().values()]
-        told = [_interval(each[kind], each[interval]) for each in found]
-        overall = exp(mean(log(each[kind]) for each in found))
-        rows.append(({**LEARNED, **RULES}[name], *told, f"{overall:.3f}"))
+        found = [each["rows"].get(name, {}).get(f"to_{base}") for each in there().values()]
+        told = [_interval(each[kind], each[_INTERVALS[kind]]) if each else "–" for each in found]
+        overall = f"{exp(mean(log(each[kind]) for each in found)):.3f}" if all(found) else "–"
+        rows.append(({**LEARNED, **RULES}[name], *told, overall))
     return rows
 
 
@@ -87,6 +88,8 @@ def model_rows() -> Rows:
         for few in ("", "few-"):
             found = _read(f"{name}/{few}synthetic/model")
             real, synthetic = (_cells(name, f"{few}{kind}") for kind in ("real", "synthetic"))
+            if not synthetic:
+                continue
             index = (mean(each["index_while_learning"] for each in cells) for cells in (real, synthetic))
             drawn_s = mean(each["drawn_cpu_s"] for each in synthetic)
             made = (f"{found['jobs']:,}", f"{found['cpu_s']:.0f}", str(found.get("epochs", "–")))
@@ -100,6 +103,7 @@ def weight_rows() -> Rows:
         (name, title, *(f"{value:.2f}" for value in _weights(name, training).values()))
         for name in there()
         for training, title in LEARNED.items()
+        if _cells(name, training)
     ]
 
 
@@ -108,7 +112,9 @@ def _weights(name: str, training: str) -> dict[str, float]:
     return {key: mean(each[key] for each in found) for key in found[0]} if found else {}
 
 
-def _of_seeds(row: dict[str, Any]) -> str:
+def _of_seeds(row: dict[str, Any] | None) -> str:
+    if row is None:
+        return "–"
     seeds = ", ".join(f"{each:.2f}" for each in row["by_seed"])
     return f"{row['bounded_slowdown']:.2f}" + (f" ({seeds})" if len(row["by_seed"]) > 1 else "")
 

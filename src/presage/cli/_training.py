@@ -135,6 +135,6 @@ def print_training(out: str, trained: Synthesizer) -> None:
     if record["privacy"]:
         promise = record["privacy"]
         told.append(
-            f"private: epsilon {promise['epsilon']:g}, delta {promise['delta']:.2g} {promise['unit']}".strip()
+            f"private: epsilon {promise['epsilon']:.3g}, delta {promise['delta']:.2g}, of {promise['unit']}"
         )
     typer.echo(f"{out}: {'; '.join(told)}")

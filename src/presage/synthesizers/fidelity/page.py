@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from presage.errors import MissingDependencyError, UsageError
 from presage.synthesizers.fidelity._figures import Unmeasured
 from presage.traces.files import replacing
-from presage.traces.statistics import summarise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,10 +75,16 @@ def sheet_of(report: Report, real: Trace, synthetic: Trace) -> Sheet:
     )
 
 
+def _arrival_span_s(trace: Trace) -> float | None:
+    first, last = trace.jobs["submit_ms"].min(), trace.jobs["submit_ms"].max()
+    return (last - first) / 1000 if isinstance(first, int) and isinstance(last, int) else None
+
+
 def _headline(report: Report, real: Trace, synthetic: Trace) -> str:
     from presage.traces.plots import _words
 
-    spans = [summarise(trace).span_s for trace in (synthetic, real)]
+    # From submit to submit: a trace without waits does not know when its last job ended.
+    spans = [_arrival_span_s(trace) for trace in (synthetic, real)]
     made, logged = (f" over {_words.duration(span_s)}" if span_s else "" for span_s in spans)
     parts = [
         f"{report.synthetic_jobs:,} synthetic jobs{made}",
