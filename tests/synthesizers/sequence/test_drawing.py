@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import fields as fields_of
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -193,3 +194,13 @@ def test_users_go_on_from_what_they_did(model: SequenceModel, habits: Trace) -> 
 def test_moments_have_one_value_for_each_stream() -> None:
     begun = drawing_module._begin(3)
     assert all(len(getattr(begun, each.name)) == 3 for each in fields_of(Moment))
+
+
+def test_what_an_abandoned_training_left_behind_is_no_hindrance(habits: Trace, tmp_path: Path) -> None:
+    state = tmp_path / "state.safetensors"
+    left = tmp_path / "again-state.safetensors"
+    left.write_bytes(b"of another training, stopped while it learned from all jobs")
+    settings = {**SMALL, "epochs": 1, "calibration": 0}
+    SYNTHESIZERS.get("sequence").train(habits, settings, Training(checkpoint=state))
+    assert not left.exists()
+    assert not state.exists()

@@ -45,17 +45,20 @@ def train_network(
         parts = [later[at : at + SCORED_AT_ONCE] for at in range(0, len(later), SCORED_AT_ONCE)]
         return float(-sum(net(examples.batch(part)).sum() for part in parts) / len(later))
 
+    checkpoint = training.checkpoint
+    second = checkpoint and checkpoint.with_name(f"again-{checkpoint.name}")
+    if checkpoint and second and not checkpoint.exists():
+        second.unlink(missing_ok=True)  # of a training that was not gone on with
     earlier = np.setdiff1d(everything, later)
     record = fit(
         fresh(earlier), len(earlier), lambda net, rows: loss_of(net, earlier[rows]), score, recipe, training,
         asdict(own), keep_checkpoint=True,
     )  # fmt: skip
     network = fresh(everything)
-    checkpoint = training.checkpoint
     tried = record["epochs"]
     again = replace(
         training,
-        checkpoint=checkpoint and checkpoint.with_name(f"again-{checkpoint.name}"),
+        checkpoint=second,
         progress=lambda done, total, _: training.tell(tried + done, tried + total, "on all jobs"),
     )
     fit(network, len(everything), loss_of, score, recipe, again, asdict(own), stop_at=record["best_epoch"])
