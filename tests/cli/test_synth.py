@@ -325,7 +325,7 @@ def test_report_prints_the_figures_that_decide(presage: Presage, log: str, train
 
 
 def test_report_writes_a_page_and_tells_machines_everything(presage: Presage, log: str, trained: str) -> None:
-    pytest.importorskip("presage.synthesizers.fidelity.page")
+    pytest.importorskip("matplotlib")
     presage("synth", "sample", trained, "--out", "s.parquet", "--seed", "1")
     call = ("synth", "report", log, "s.parquet", "--later", log, "--out", "report.html", "--load", "0.6", "--json")
     document = presage(*call).document

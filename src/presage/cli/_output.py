@@ -73,6 +73,19 @@ def names_in(text: str | None, option: str) -> list[str]:
     return names
 
 
+def pairs_in(texts: list[str] | None, option: str) -> dict[str, str]:
+    """Return the pairs of a repeated option; several may stand in one, with commas. Raises UsageError."""
+    pairs: dict[str, str] = {}
+    for text in [part for each in texts or [] for part in each.split(",")]:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            raise UsageError(f"{option} {text.strip()!r} is no pair", expected="a name, '=' and a value")
+        if key.strip() in pairs:
+            raise UsageError(f"{option} names {key.strip()!r} twice", expected="each name once")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
 def writer_for(out: str, to: str | None, *, wants_json: bool) -> Writer:
     """Return the writer for OUT, after checking what can be checked before a log is read."""
     from presage.traces.files import check_place

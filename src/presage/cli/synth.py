@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from presage.cli._output import Json, emit_json, print_table, progress, steps, tell, writer_for
+from presage.cli._output import Json, emit_json, pairs_in, print_table, progress, steps, tell, writer_for
 from presage.cli._scenario import Processors
 from presage.cli._training import (
     CHECKPOINT,
@@ -274,19 +274,6 @@ def report(
     print_report(document)
     if out is not None:
         typer.echo(f"Wrote {out}")
-
-
-def pairs_in(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Return the pairs of a repeated option; several may stand in one, with commas. Raises UsageError."""
-    pairs: dict[str, str] = {}
-    for text in [part for each in texts or [] for part in each.split(",")]:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip() or not value.strip():
-            raise UsageError(f"{option} {text.strip()!r} is no pair", expected="a name, '=' and a value")
-        if key.strip() in pairs:
-            raise UsageError(f"{option} names {key.strip()!r} twice", expected="each name once")
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 def _known_kinds() -> list[dict[str, Any]]:

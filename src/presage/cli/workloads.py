@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from presage.cli._output import Json, emit_json, print_table, progress, writer_for
-from presage.errors import UsageError
+from presage.cli._output import Json, emit_json, pairs_in, print_table, progress, writer_for
 from presage.wording import counted
 
 
@@ -43,7 +42,7 @@ def generate(
     from presage.traces.workloads import make_model
 
     writer = writer_for(out, to, wants_json=json)
-    named: dict[str, str | int | float | bool] = {**_pairs(settings or [])}
+    named: dict[str, str | int | float | bool] = {**pairs_in(settings, "--set")}
     named |= {key: value for key, value in (("processors", processors), ("load", load)) if value is not None}
     workload = make_model(model, named)
     if jobs is None and days is None:
@@ -86,13 +85,3 @@ def models(
         return
     rows = [(name, "" if each.default is None else str(each.default), each.help) for name, each in known.items()]
     print_table(f"Parameters of {model}, for --set", ("parameter", "default", "meaning"), rows)
-
-
-def _pairs(settings: list[str]) -> dict[str, str]:
-    pairs = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--set {setting!r} has no '='", expected="KEY=VALUE, like --set users=50")
-        pairs[key.strip()] = value.strip()
-    return pairs

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import polars as pl
 from threadpoolctl import threadpool_limits
 
 import presage
 from presage.errors import InputError, UsageError
+from presage.synthesizers._clock import hours_of_week
 from presage.synthesizers._files import read_arrays, read_head, write_model
 from presage.synthesizers._load import offered_load
 from presage.synthesizers.columns import Columns, JobTable, usable_jobs
@@ -280,12 +280,3 @@ def week_profile(submit_ms: NDArray[np.int64], time_zone: str | None) -> FloatAr
     """Return how busy each hour of the local week is, of mean 1."""
     counts = np.bincount(hours_of_week(submit_ms, time_zone), minlength=WEEK_HOURS).astype(np.float64)
     return counts / max(float(counts.mean()), 1e-9)
-
-
-def hours_of_week(times_ms: NDArray[np.int64], time_zone: str | None) -> NDArray[np.int64]:
-    """Return the hour of the local week of each time, 0 to 167 from Monday midnight."""
-    local = pl.Series(times_ms).cast(pl.Datetime("ms", "UTC")).dt.convert_time_zone(time_zone or "UTC")
-    hours: NDArray[np.int64] = (
-        local.dt.weekday().to_numpy().astype(np.int64) - 1
-    ) * 24 + local.dt.hour().to_numpy().astype(np.int64)
-    return hours

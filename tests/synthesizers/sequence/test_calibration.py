@@ -39,7 +39,7 @@ def test_words_that_were_too_rare_become_as_frequent_as_in_the_log() -> None:
     drawer = Drawer()
     log = drawer.draw()
     log.words[:, 1] = np.where(np.arange(4000) % 10 == 0, 2, 0)
-    distances = calibrate(drawer, log, drawer.draw, 8)  # type: ignore[arg-type]
+    distances = calibrate(drawer, log, drawer.draw, 8)
     assert distances[0] > 0.15
     assert distances[-1] < 0.03
     shares = np.bincount(drawer.draw().words[:, 1], minlength=3) / 4000
@@ -50,7 +50,7 @@ def test_repetition_is_favoured_where_the_log_has_more_of_it() -> None:
     drawer = Drawer()
     log = drawer.draw()
     log.words[:, 1] = np.repeat(np.arange(80) % 3, 50)  # the same throughout each stream
-    calibrate(drawer, log, drawer.draw, 1)  # type: ignore[arg-type]
+    calibrate(drawer, log, drawer.draw, 1)
     assert drawer.weights.arrays["fields.1.choice.bias"][0] > 1
 
 
@@ -58,7 +58,7 @@ def test_busy_hours_of_the_log_become_likelier() -> None:
     drawer = Drawer()
     log = drawer.draw()
     log = Drawn(log.words, log.begins, np.full(4000, 24 + 9.5))  # always at half past nine on a weekday
-    calibrate(drawer, log, drawer.draw, 1)  # type: ignore[arg-type]
+    calibrate(drawer, log, drawer.draw, 1)
     assert drawer.hours[9] == drawer.hours[24 + 9] > 1
     assert drawer.hours[10] < 0
     assert drawer.hours[5 * 24 + 9] < 0

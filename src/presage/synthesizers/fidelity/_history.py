@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from presage.synthesizers._clock import DAY_MS, HOUR_MS
+
 if TYPE_CHECKING:
     from presage.synthesizers.fidelity._jobs import FloatArray, IntArray
 
 SESSION_MS = 20 * 60_000
 """Jobs of a user that follow each other within less than this belong to one session."""
-HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 NOBODY = -1
 
 

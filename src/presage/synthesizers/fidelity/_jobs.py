@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from presage.errors import InputError
-from presage.synthesizers.columns import GAP, PEOPLE, RUN, SIZE
+from presage.synthesizers import _clock
+from presage.synthesizers.columns import GAP, ORDERED, PEOPLE, RUN, SIZE
 from presage.traces import schema
 from presage.traces.statistics import time_zone_of
 from presage.traces.trace import sort_by_submit
@@ -22,12 +23,9 @@ if TYPE_CHECKING:
     FloatArray = NDArray[np.float64]
     IntArray = NDArray[np.int64]
 
-ORDERED = (SIZE, "nodes_req", "tasks", "gpus_req", "mem_req_bytes", "limit_s")
 NUMBERS = (GAP, RUN, *ORDERED)
 """Columns in which more and less mean something."""
 NOMINAL = ("queue", "partition", "qos", "kind", "preemptible", "gpu_type_req", "outcome")
-DAY_MS, HOUR_MS = 86_400_000, 3_600_000
-_FAR_MS = 250_000_000_000_000
 
 
 def job_frame(trace: Trace) -> pl.DataFrame:
@@ -73,16 +71,8 @@ def codes_of(frames: list[pl.DataFrame], column: str) -> list[IntArray]:
 
 def hours_of_week(trace: Trace, submit_ms: IntArray) -> IntArray:
     """Return the hour of the machine's local week of each time, 0 to 167; from the log's zero if undated."""
-    zone = time_zone_of(trace)
-    local_ms, first = submit_ms, 3 if trace.manifest.absolute_time else 0  # 1970 began on a Thursday
-    if zone != "UTC" and (np.abs(submit_ms) < _FAR_MS).all():
-        try:
-            moments = pl.Series(submit_ms).cast(pl.Datetime("ms", "UTC")).dt.convert_time_zone(zone)
-            local_ms = moments.dt.replace_time_zone(None).dt.epoch("ms").to_numpy()
-        except pl.exceptions.PolarsError:  # Polars brings its own list of zones
-            local_ms = submit_ms
-    hours: IntArray = (local_ms // DAY_MS + first) % 7 * 24 + local_ms % DAY_MS // HOUR_MS
-    return hours
+    first_day = _clock.THURSDAY if trace.manifest.absolute_time else 0
+    return _clock.hours_of_week(submit_ms, time_zone_of(trace), first_day)
 
 
 def with_common_people(real: Trace, synthetic: Trace, later: Trace | None) -> tuple[Trace, Trace, Trace | None]:

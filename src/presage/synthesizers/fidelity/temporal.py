@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from presage.synthesizers._clock import HOUR_MS
 from presage.synthesizers.columns import GAP, RUN, SIZE
 from presage.synthesizers.fidelity._figures import Figures
 from presage.synthesizers.fidelity._history import NOBODY, user_history
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 SCALES_H = (1, 6, 24)
 """Widths of the windows in which bursts are counted."""
-HOUR_MS = 3_600_000
 _MOST_WINDOWS = 5_000_000
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from presage.errors import InputError
+from presage.synthesizers._clock import HOUR_MS
 from presage.synthesizers.columns import GAP, RUN, SIZE
 from presage.synthesizers.fidelity._boosting import area_under_curve, boost, require_lightgbm
 from presage.synthesizers.fidelity._figures import Figures
-from presage.synthesizers.fidelity._history import HOUR_MS, jobs_within, lagged, user_history
+from presage.synthesizers.fidelity._history import jobs_within, lagged, user_history
 from presage.synthesizers.fidelity._jobs import (
     NOMINAL,
     NUMBERS,

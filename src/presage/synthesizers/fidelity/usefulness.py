@@ -9,13 +9,13 @@ import numpy as np
 import polars as pl
 
 from presage.errors import InputError
-from presage.synthesizers.columns import RUN, SIZE
+from presage.synthesizers._clock import HOUR_MS
+from presage.synthesizers.columns import ORDERED, RUN, SIZE
 from presage.synthesizers.fidelity._boosting import boost, require_lightgbm
 from presage.synthesizers.fidelity._figures import Figures, Unmeasured
-from presage.synthesizers.fidelity._history import HOUR_MS, jobs_within, user_history
+from presage.synthesizers.fidelity._history import jobs_within, user_history
 from presage.synthesizers.fidelity._jobs import (
     NOMINAL,
-    ORDERED,
     codes_of,
     has,
     hours_of_week,

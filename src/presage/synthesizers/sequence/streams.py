@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.synthesizers._base import hours_of_week
+from presage.synthesizers._clock import HOUR_MS, hours_of_week
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 DAYS = 7
 DAY_S = 86_400
 WEEK_S = DAYS * DAY_S
-HOUR_MS = 3_600_000
 LONGEST = 3000
 
 
