@@ -1,0 +1,1 @@
+"""What training loops and other programs use: progress, checkpoints."""

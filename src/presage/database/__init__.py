@@ -1,0 +1,1 @@
+"""The database of Presage: SQLite by default, PostgreSQL at a site."""

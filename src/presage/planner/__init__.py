@@ -1,0 +1,1 @@
+"""The execution plans of a job across systems."""

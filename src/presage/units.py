@@ -1,0 +1,65 @@
+"""Amounts as people write them: `178 GiB`, `4h`, `1-12:00:00`; and back."""
+
+from __future__ import annotations
+
+import re
+
+from presage.errors import UsageError
+
+_BYTES = {
+    "": 1, "b": 1,
+    "k": 1 << 10, "kb": 10**3, "kib": 1 << 10,
+    "m": 1 << 20, "mb": 10**6, "mib": 1 << 20,
+    "g": 1 << 30, "gb": 10**9, "gib": 1 << 30,
+    "t": 1 << 40, "tb": 10**12, "tib": 1 << 40,
+}  # fmt: skip
+_SECONDS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_AMOUNT = re.compile(r"\s*(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[a-zA-Z]*)\s*")
+_CLOCK = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d+):(?P<minutes>\d{1,2})(?::(?P<seconds>\d{1,2}))?")
+_MOST = 1e18
+
+
+def parse_bytes(text: str | float) -> int:
+    """Return an amount of memory in bytes. `GB` is 10⁹; `GiB` and, as schedulers have it, `G` are 2³⁰.
+
+    A plain number is bytes already. Raises UsageError for anything else.
+    """
+    return round(_parse(text, _BYTES, "an amount of memory like 178 GiB, 32 GB or 500M"))
+
+
+def parse_seconds(text: str | float) -> float:
+    """Return a duration in seconds, from `90`, `90s`, `15min`, `4h`, `2d`, `1w`, `4:00:00` or `1-12:00:00`.
+
+    A plain number is seconds already. Raises UsageError for anything else.
+    """
+    clock = _CLOCK.fullmatch(text.strip()) if isinstance(text, str) else None
+    if clock is None:
+        return _parse(text, _SECONDS, "a duration like 90s, 15min, 4h, 2d or 1-12:00:00")
+    days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+    return float(days * 86_400 + hours * 3600 + minutes * 60 + seconds)
+
+
+def format_bytes(count: float) -> str:
+    """Return bytes as a person reads them: 512 MiB, 178 GiB, 1.5 TiB."""
+    for power, unit in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if abs(count) >= 1 << power:
+            return f"{count / (1 << power):.4g} {unit}"
+    return f"{count:.4g} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as schedulers write it, rounded up to whole seconds: `4:00:00`, `1-12:00:00`."""
+    whole = int(-(-seconds // 1))
+    days, rest = divmod(whole, 86_400)
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
+
+
+def _parse(text: str | float, units: dict[str, int], expected: str) -> float:
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        text = repr(text)
+    match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    unit = match["unit"].lower() if match else ""
+    if match is None or unit not in units or float(match["number"]) * units[unit] > _MOST:
+        raise UsageError(f"{text!r} cannot be understood", expected=expected)
+    return float(match["number"]) * units[unit]
