@@ -1,4 +1,4 @@
-"""What is to be estimated: the training of a network, or a batch script; and the slice of a system it would have."""
+"""What is to be estimated, the training of a network or a batch script, and what of a system it would have."""
 
 from __future__ import annotations
 
