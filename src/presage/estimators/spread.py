@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _Z90 = NormalDist().inv_cdf(0.9)
-_TINY = 1e-9
 
 
 @dataclass(frozen=True)
 class Spread:
     """A positive amount that is not known exactly: below p10, p50 and p90 with these chances.
 
-    Between and beyond the three it is lognormal, with a width of its own on each side of the median. Raises
+    Between and beyond the three it is lognormal, with a width of its own on each side of the median; where p10 or
+    p50 is 0, it is uniform on that side, as of waits that are often none. Raises
     ValueError unless 0 <= p10 <= p50 <= p90 and all are finite.
     """
 
@@ -42,24 +42,33 @@ class Spread:
 
     def quantile(self, share: float) -> float:
         """Return the amount that is not exceeded with this chance, `0 < share < 1`."""
-        if self.p50 <= 0:  # as of a wait that is mostly none: straight up to p90, and on
-            return 0.0 if share <= 0.5 else self.p90 * (share - 0.5) / 0.4
         z = NormalDist().inv_cdf(share)
-        edge = self.p90 if z > 0 else self.p10
-        step = abs(math.log(max(edge, _TINY) / self.p50)) / _Z90
-        return self.p50 * math.exp(z * step)
+        if z <= 0 and self.p10 <= 0:
+            return self.p50 * max(0.0, share - 0.1) / 0.4
+        if z > 0 and self.p50 <= 0:
+            return self.p90 * (share - 0.5) / 0.4
+        return self.p50 * math.exp(z * self._step(above=z > 0))
 
     def chance_above(self, amount: float) -> float:
         """Return the chance of more than `amount`."""
-        if amount < 0:
-            return 1.0
+        if amount < self.p50:
+            if self.p10 <= 0:
+                return 1.0 if amount < 0 else 0.9 - 0.4 * amount / self.p50
+            return 1.0 if amount <= 0 else 1.0 - self._share_below(amount)
+        if self.p90 <= self.p50:
+            return 0.0
         if self.p50 <= 0:
-            return 0.5 if amount <= 0 < self.p90 else max(0.0, 0.5 - 0.4 * amount / max(self.p90, _TINY))
-        edge = self.p90 if amount > self.p50 else self.p10
-        step = abs(math.log(max(edge, _TINY) / self.p50)) / _Z90
-        if step < _TINY:
-            return 1.0 if amount < self.p50 else 0.0
-        return 1.0 - NormalDist().cdf(math.log(max(amount, _TINY) / self.p50) / step)
+            return max(0.0, 0.5 - 0.4 * amount / self.p90)
+        return 1.0 - self._share_below(amount)
+
+    def _share_below(self, amount: float) -> float:
+        step = self._step(above=amount >= self.p50)
+        distance = math.log(amount / self.p50)
+        return NormalDist().cdf(distance / step) if step > 0 else float(distance >= 0)
+
+    def _step(self, *, above: bool) -> float:
+        """Return the standard deviation of the logarithm on one side of the median."""
+        return (math.log(self.p90 / self.p50) if above else math.log(self.p50 / self.p10)) / _Z90
 
     def times(self, factor: float) -> Spread:
         """Return the amount multiplied by something certain and positive."""

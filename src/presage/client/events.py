@@ -1,0 +1,107 @@
+"""What a running job tells: lines of JSON in a file of its own folder, which needs no network on a compute node.
+
+    {"time": "2026-03-01T10:00:00.123Z", "kind": "progress", "done": 12.5, "total": 50, "unit": "epochs", …}
+
+Kinds: `started` (with what it resumes from), `progress`, `performance` (metrics), `utilization` (of processor and
+memory), `checkpoint` (a file), `finished`. A line is written in one piece and never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import resource
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVENTS_FILE = "events.jsonl"
+_MOST_LINE_BYTES = 64 * 1024
+_KIB = 1024
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that a job told."""
+
+    time: datetime
+    kind: str
+    values: dict[str, Any]
+
+
+class EventFile:
+    """Appends events. A job never fails because it cannot tell of its progress: a failure is logged once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._failed = False
+
+    def tell(self, kind: str, **values: Any) -> None:
+        """Write one event."""
+        line = json.dumps({"time": _now(), "kind": kind, **{key: _plain(each) for key, each in values.items()}})
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            # One write to a file opened for appending: lines of several processes do not mix.
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                os.write(handle, line.encode() + b"\n")
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if not self._failed:
+                log.warning("Progress cannot be written to %s: %s; the job goes on", self.path, error)
+            self._failed = True
+
+
+def read_events(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+    """Give the whole lines from `offset` on, each with the offset behind it; what is no event is passed over."""
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            while (line := file.readline(_MOST_LINE_BYTES)).endswith(b"\n"):
+                offset += len(line)
+                event = _parse(line)
+                if event is not None:
+                    yield event, offset
+    except FileNotFoundError:
+        return
+
+
+def utilization() -> dict[str, float]:
+    """Return what this process has used since it began: processor seconds, and bytes of memory at the most."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {"cpu_s": used.ru_utime + used.ru_stime, "max_rss_bytes": used.ru_maxrss * _KIB}
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        document = json.loads(line)
+        when = datetime.fromisoformat(document.pop("time"))
+        return Event(when, str(document.pop("kind")), document)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        log.warning("Not an event: %.80r", line)
+        return None
+
+
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: scalars of numpy and torch as numbers, what is not finite as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

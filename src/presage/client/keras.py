@@ -1,0 +1,72 @@
+"""For Keras: `model.fit(…, callbacks=[callback], initial_epoch=callback.resume(model, epochs))`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from presage.client.run import EVERY_S, Run, track
+from presage.errors import MissingDependencyError
+
+try:
+    from keras.callbacks import Callback
+except ImportError:
+    raise MissingDependencyError("keras", extra="keras", purpose="The callback for Keras") from None
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class PresageCallback(Callback):
+    """Keeps a model and its optimizer in the checkpoints of a tracked run."""
+
+    def __init__(self, folder: str | Path | None = None, every_s: float = EVERY_S) -> None:
+        super().__init__()
+        self._folder = folder
+        self._every_s = every_s
+        self._epochs: Any = None
+        self.run: Run | None = None
+
+    def resume(self, model: Any, epochs: int) -> int:
+        """Load the latest checkpoint into a compiled and built model; returns the epoch to begin with."""
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        states = {"model": _Weights(model), "optimizer": _Variables(model.optimizer)}
+        self.run = track(epochs, folder=self._folder, every_s=self._every_s, **states)
+        self._epochs = iter(self.run)
+        next(self._epochs, None)
+        return self.run.epoch
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Count the epoch, tell of it, and save if it is time."""
+        if self.run is not None:
+            self.run.report(**(logs or {}))
+            next(self._epochs, None)
+
+
+class _Weights:
+    """The weights of a model as a state."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def state_dict(self) -> list[Any]:
+        return list(self._model.get_weights())
+
+    def load_state_dict(self, state: list[Any]) -> None:
+        self._model.set_weights(state)
+
+
+class _Variables:
+    """The variables of an optimizer as a state; before it is built it has none."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = optimizer
+
+    def state_dict(self) -> list[Any]:
+        from keras import ops
+
+        return [ops.convert_to_numpy(variable.value) for variable in self._optimizer.variables]
+
+    def load_state_dict(self, state: list[Any]) -> None:
+        for variable, value in zip(self._optimizer.variables, state, strict=True):
+            variable.assign(value)
