@@ -63,7 +63,7 @@ class Spread:
 
     def _share_below(self, amount: float) -> float:
         step = self._step(above=amount >= self.p50)
-        distance = math.log(amount / self.p50)
+        distance = math.log(amount) - math.log(self.p50)
         return NormalDist().cdf(distance / step) if step > 0 else float(distance >= 0)
 
     def _step(self, *, above: bool) -> float:
