@@ -27,9 +27,9 @@ def test_durations_are_read_as_people_and_schedulers_write_them(text: str | floa
 
 @pytest.mark.parametrize("text", ["", "GiB", "-3h", "4 apples", "1e400", "9" * 30, "٣h", True, float("nan")])
 def test_anything_else_is_one_clear_error(text: str | float) -> None:
-    with pytest.raises(UsageError, match="cannot be understood"):
+    with pytest.raises(UsageError, match="is no length of time"):
         parse_seconds(text)
-    with pytest.raises(UsageError, match="cannot be understood"):
+    with pytest.raises(UsageError, match="is no amount of memory"):
         parse_bytes(text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from presage.errors import UsageError
@@ -18,7 +19,8 @@ _AMOUNT = re.compile(r"\s*(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[a-zA-Z]*)\
 _CLOCK = re.compile(
     r"(?:(?P<days>[0-9]+)-)?(?P<hours>[0-9]+):(?P<minutes>[0-9]{1,2})(?::(?P<seconds>[0-9]{1,2}))?"
 )
-_MOST = 1e18
+_MOST_BYTES = 1e18
+_MOST_SECONDS = 1000 * 365 * 86_400.0
 
 
 def parse_bytes(text: str | float) -> int:
@@ -26,7 +28,12 @@ def parse_bytes(text: str | float) -> int:
 
     A plain number is bytes already. Raises UsageError for anything else.
     """
-    return round(_parse(text, _BYTES, "an amount of memory like 178 GiB, 32 GB or 500M"))
+    count = _parse(text, _BYTES)
+    if count > _MOST_BYTES:
+        raise UsageError(
+            f"{text!r} is no amount of memory", expected="a number with its unit, like 178 GiB or 500M"
+        )
+    return round(count)
 
 
 def parse_seconds(text: str | float) -> float:
@@ -36,9 +43,16 @@ def parse_seconds(text: str | float) -> float:
     """
     clock = _CLOCK.fullmatch(text.strip()) if isinstance(text, str) else None
     if clock is None:
-        return _parse(text, _SECONDS, "a duration like 90s, 15min, 4h, 2d or 1-12:00:00")
-    days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
-    return float(days * 86_400 + hours * 3600 + minutes * 60 + seconds)
+        length_s = _parse(text, _SECONDS)
+    else:
+        days, hours, minutes, seconds = (float(part or 0) for part in clock.groups())
+        length_s = days * 86_400 + hours * 3600 + minutes * 60 + seconds
+    if length_s > _MOST_SECONDS:
+        raise UsageError(
+            f"{text!r} is no length of time",
+            expected="a number with s, min, h, d or w, like 24h, or 1-12:00:00, below 1000 years",
+        )
+    return length_s
 
 
 def format_bytes(count: float) -> str:
@@ -57,11 +71,10 @@ def format_seconds(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
-def _parse(text: str | float, units: dict[str, int], expected: str) -> float:
+def _parse(text: str | float, units: dict[str, int]) -> float:
+    """Return the number in its smallest unit; infinite if the text is none."""
     if isinstance(text, int | float) and not isinstance(text, bool):
         text = repr(text)
     match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
     unit = match["unit"].lower() if match else ""
-    if match is None or unit not in units or float(match["number"]) * units[unit] > _MOST:
-        raise UsageError(f"{text!r} cannot be understood", expected=expected)
-    return float(match["number"]) * units[unit]
+    return float(match["number"]) * units[unit] if match and unit in units else math.inf

@@ -22,10 +22,11 @@ from presage.simulator.changes import (
     scale_load,
 )
 from presage.simulator.detailed import Checkpoints, Failures
-from presage.simulator.variants import KEYS, parse_seconds
+from presage.simulator.variants import KEYS
 from presage.testing import make_job, make_trace
 from presage.traces import Machine, Trace
 from presage.traces.validation import Severity, validate
+from presage.units import parse_seconds
 
 
 @pytest.fixture

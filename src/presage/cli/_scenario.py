@@ -61,7 +61,7 @@ def parse_trim(text: str) -> float:
 
 def parse_sla(text: str | None) -> float | None:
     """Return the seconds of --sla. Raises UsageError."""
-    from presage.simulator.variants import parse_seconds
+    from presage.units import parse_seconds
 
     return None if text is None else parse_seconds(text)
 

@@ -83,7 +83,7 @@ def load_forecast(
 
 
 def _hours(text: str, option: str) -> int:
-    from presage.simulator.variants import parse_seconds
+    from presage.units import parse_seconds
 
     seconds = parse_seconds(text)
     if seconds <= 0 or seconds % 3600:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from presage.errors import UsageError
-from presage.simulator.variants import parse_seconds
 from presage.traces import schema
 from presage.traces.schema import Outcome
+from presage.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _TEXTS = ("user", "group", "account", "queue", "partition", "qos", "name", "executable", "gpu_type")
 _NUMBERS = {"cpus": "cpus_req", "nodes": "nodes_req", "gpus": "gpus_req"}
 KEYS = ("like", *_NUMBERS, "limit", "memory", *_TEXTS)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _UNKNOWN_LATER = (
     "start_ms", "end_ms", "eligible_ms", "wait_s", "run_s", "suspended_s", "cpus_alloc", "nodes_alloc",
     "gpus_alloc", "gpu_type", "mem_alloc_bytes", "node_list", "cpu_used_s", "mem_used_bytes", "gpu_used_s",
@@ -73,16 +72,16 @@ def _parsed(key: str, value: str) -> tuple[str, Any]:
     if key == "limit":
         return "limit_s", parse_seconds(value)
     if key == "memory":
-        return "mem_req_bytes", int(
-            _number(key, value.rstrip("bBiI")[:-1] if _unit(value) else value) * _UNITS[_unit(value)]
-        )
+        return "mem_req_bytes", _memory(value)
     number = _number(key, value)
     return _NUMBERS[key], int(number) if key == "nodes" else number
 
 
-def _unit(value: str) -> str:
-    last = value.rstrip("bBiI")[-1:].lower()
-    return last if last in _UNITS else ""
+def _memory(value: str) -> int:
+    count = parse_bytes(value)
+    if not count:
+        raise UsageError(f"memory cannot be {value!r}", expected="a number above 0")
+    return count
 
 
 def _number(key: str, value: str) -> float:

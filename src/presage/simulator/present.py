@@ -21,9 +21,9 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from presage.errors import InputError, UsageError
-from presage.simulator.variants import parse_seconds
 from presage.traces.schema import Outcome, conform, size
 from presage.traces.statistics import time_zone_of
+from presage.units import parse_seconds
 
 if TYPE_CHECKING:
     from presage.traces import Trace

@@ -49,6 +49,7 @@ from presage.simulator.changes import (
 from presage.simulator.detailed import Checkpoints, Failures
 from presage.simulator.failing_nodes import NOTHING
 from presage.traces.schema import size
+from presage.units import parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -59,13 +60,10 @@ if TYPE_CHECKING:
     Change = Callable[["Scenario", int], "Scenario"]
     """Takes a scenario and a seed; returns another scenario."""
 
-_UNITS_S = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?) *(s|min|m|h|d|w)?")
 _AMOUNT = re.compile(r"(?P<sign>[-+x]?)(?P<number>\d+(?:\.\d+)?)(?P<percent>%?)")
 _BURST = re.compile(r"(?P<count>\d{1,9}) *@ *(?P<at>.+)")
 _FAILURES = re.compile(r"(?P<mtbf>[^/@]+)(/(?P<repair>[^/@]+))?(@ *(?P<nodes>\d{1,7}))?")
 _PART = re.compile(r"(?P<name>.+):(?P<processors>[^:]+)")
-_LONGEST_S = 1000 * 365 * 86_400
 _LARGEST_FACTOR = 1e6
 _MOST_PROCESSORS = 10**12
 _MOST_COPIES = 10**7
@@ -148,18 +146,6 @@ def room(scenario: Scenario) -> pl.Expr:
     if scenario.partitions is None:
         return pl.lit(scenario.processors)
     return pl.col("partition").replace_strict(dict(scenario.partitions), default=None, return_dtype=pl.Int64)
-
-
-def parse_seconds(text: str) -> float:
-    """Return the seconds of a text like 90, 90s, 15min, 24h, 2d or 1w. Raises UsageError."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    seconds = float(found[1]) * _UNITS_S[found[2] or ""] if found else math.inf
-    if seconds > _LONGEST_S:
-        raise UsageError(
-            f"{text!r} is no length of time",
-            expected="a number with s, min, h, d or w, like 24h, below 1000 years",
-        )
-    return seconds
 
 
 @dataclass(frozen=True)
