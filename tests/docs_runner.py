@@ -111,6 +111,7 @@ class DocumentRun:
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder / ".config"),
+            "XDG_DATA_HOME": str(folder / ".local" / "share"),
             "PYTHONPATH": "",
             "LC_ALL": "C.UTF-8",
             "NO_COLOR": "1",

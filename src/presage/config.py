@@ -13,7 +13,7 @@ import zoneinfo
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -51,6 +51,30 @@ class TraceSettings(BaseModel):
         return value
 
 
+class StateSettings(BaseModel):
+    """Where Presage keeps what it must not forget."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    home: Path | None = Field(
+        default=None, description="Folder of the state; PRESAGE_HOME wins over it; else ~/.local/share/presage."
+    )
+    database: SecretStr | None = Field(
+        default=None, description="URL of the database; else a SQLite file, presage.sqlite, in that folder."
+    )
+
+
+class ServiceSettings(BaseModel):
+    """Which service commands speak to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str | None = Field(
+        default=None, description="Like http://127.0.0.1:8377; else commands work on this machine alone."
+    )
+    token: SecretStr | None = Field(default=None, description="What `presage up` or its administrator gave you.")
+
+
 class Settings(BaseSettings):
     """All settings. Build it with `load_settings`, which turns mistakes into one clear error."""
 
@@ -59,6 +83,8 @@ class Settings(BaseSettings):
     )
 
     traces: TraceSettings = Field(default_factory=TraceSettings)
+    state: StateSettings = Field(default_factory=StateSettings)
+    service: ServiceSettings = Field(default_factory=ServiceSettings)
 
     @classmethod
     def settings_customise_sources(

@@ -34,6 +34,7 @@ def presage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     """Call the command line in this process, in an empty folder, as a shell would."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PRESAGE_HOME", str(tmp_path / "state"))
 
     def call(*arguments: str | Path) -> Result:
         monkeypatch.setattr(sys, "argv", ["presage", *map(str, arguments)])

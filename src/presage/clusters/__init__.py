@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from presage.clusters.charges import ChargeRule, Share, WholeNodes, charged_cores, cost_of
 from presage.clusters.gpus import GPU_MODELS, GpuModel, find_gpu
+from presage.clusters.shipped import shipped_systems
 from presage.clusters.systems import Limits, NodeType, Partition, Scheduler, Staging, System
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "charged_cores",
     "cost_of",
     "find_gpu",
+    "shipped_systems",
 ]
