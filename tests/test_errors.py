@@ -55,6 +55,7 @@ def test_the_tree_drawn_in_the_module_is_the_tree() -> None:
         ("MissingDependencyError", 4),
         ("ConfigError", 5),
         ("OutputError", 7),
+        ("ClusterRefusedError", 8),
     ],
 )
 def test_exit_codes_are_those_documented(kind: str, exit_code: int) -> None:

@@ -10,7 +10,12 @@
     │   └── RejectedRowsError           rows were rejected and the caller asked for strictness
     ├── MissingDependencyError      4   an optional package is not installed
     ├── ConfigError                 5   a setting has a value that cannot be used
-    └── OutputError                 7   a result cannot be written: no space, no rights, a folder in its place
+    ├── OutputError                 7   a result cannot be written: no space, no rights, a folder in its place
+    └── ConnectorError              8   the cluster refuses or cannot be reached
+        ├── CommandMissingError         a program of the cluster is not installed here
+        ├── ClusterTimeoutError         no answer in time; what was asked for may still have been done
+        ├── ClusterRefusedError         the cluster said no, in its own words
+        └── ClusterUnreachableError     nobody answers
 
 A message has three parts: what is wrong, what was expected, what to do. `str(error)` joins them; the parts
 stay available to programs. Exit code 6 is no error: `validate` ran and found problems. 130 is Ctrl-C.
@@ -140,6 +145,37 @@ class OutputError(PresageError):
 
     code = "output"
     exit_code = 7
+
+
+class ConnectorError(PresageError):
+    """The cluster refuses or cannot be reached."""
+
+    code = "connector"
+    exit_code = 8
+
+
+class CommandMissingError(ConnectorError):
+    """A program of the cluster is not installed here."""
+
+    code = "command_missing"
+
+
+class ClusterTimeoutError(ConnectorError):
+    """The cluster did not answer in time; what was asked for may still have been done."""
+
+    code = "cluster_timeout"
+
+
+class ClusterRefusedError(ConnectorError):
+    """The cluster said no, in its own words."""
+
+    code = "cluster_refused"
+
+
+class ClusterUnreachableError(ConnectorError):
+    """Nobody answers for the cluster."""
+
+    code = "cluster_unreachable"
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:

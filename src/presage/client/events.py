@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import resource
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -45,9 +44,10 @@ class EventFile:
         self.path = path
         self._failed = False
 
-    def tell(self, kind: str, **values: Any) -> None:
-        """Write one event."""
-        line = json.dumps({"time": _now(), "kind": kind, **{key: _plain(each) for key, each in values.items()}})
+    def tell(self, kind: str, at: datetime | None = None, /, **values: Any) -> None:
+        """Write one event, of now unless another time is named."""
+        when = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": when, "kind": kind, **{key: _plain(each) for key, each in values.items()}})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # One write to a file opened for appending: lines of several processes do not mix.
@@ -90,10 +90,6 @@ def _parse(line: bytes) -> Event | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         log.warning("Not an event: %.80r", line)
         return None
-
-
-def _now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds")
 
 
 def _plain(value: Any) -> Any:

@@ -30,8 +30,8 @@ class PresageCallback(Callback):
         """Load the latest checkpoint into a compiled and built model; returns the epoch to begin with."""
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
-        states = {"model": _Weights(model), "optimizer": _Variables(model.optimizer)}
-        self.run = track(epochs, folder=self._folder, every_s=self._every_s, **states)
+        weights, variables = _Weights(model), _Variables(model.optimizer)
+        self.run = track(epochs, folder=self._folder, every_s=self._every_s, model=weights, optimizer=variables)
         self._epochs = iter(self.run)
         next(self._epochs, None)
         return self.run.epoch

@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -106,7 +107,7 @@ class Run:
         Call it once in an epoch, for what is learned and not for a validation. The loader has to give the same
         batches in the same order for the same epoch.
         """
-        length = len(loader) if hasattr(loader, "__len__") else None
+        length = len(loader) if isinstance(loader, Sized) else None
         before = self.batch
         for index, batch in enumerate(loader):
             if index < before:

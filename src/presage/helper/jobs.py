@@ -1,0 +1,117 @@
+"""`presage.submit` and `presage.watch`: jobs that are looked after, by a service or by this process."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from shutil import which
+from typing import TYPE_CHECKING, Any
+
+from presage.helper.places import jobs_place
+from presage.helper.tables import Shown, Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from presage.helper.places import JobsPlace
+    from presage.orchestrator.embedded import EmbeddedPlane
+    from presage.planner.plan import Plan
+
+_ENDED = ("completed", "failed", "cancelled")
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, repr=False)
+class Job(Shown):
+    """A job that was handed over."""
+
+    job_id: str
+    place: JobsPlace
+
+    def status(self) -> dict[str, Any]:
+        """Return how it stands now, as the service tells it."""
+        return self.place.job(self.job_id)
+
+    def cancel(self) -> dict[str, Any]:
+        """Stop it for good."""
+        return self.place.stop(self.job_id)
+
+    def explain(self) -> list[dict[str, Any]]:
+        """Return what was decided about it, and why."""
+        return self.place.decisions(self.job_id)
+
+    def events(self, after: int = 0) -> list[dict[str, Any]]:
+        """Return what happened to it since the event of that number."""
+        return self.place.events(self.job_id, after)
+
+    def tables(self) -> tuple[Table, ...]:
+        """Return its jobs on clusters."""
+        job = self.status()
+        rows = tuple(
+            (
+                str(each["number"]), each["cluster"], each["cluster_job_id"] or "",
+                each["ending"] or each["state"], each["reason"],
+            )
+            for each in job["sub_jobs"]
+        )  # fmt: skip
+        title = f"{job['name']} ({job['job_id']}) is {job['state']}. {job['reason']}"
+        return (Table(title, ("", "cluster", "id there", "state", "why"), rows),)
+
+
+def submit(plan: Plan, *, folder: str | Path = ".") -> Job:
+    """Hand a plan over: to the service that is configured, else to this machine, looked after by this process.
+
+    `folder` is where the program runs and saves itself. A job that this process leaves unfinished is taken up by
+    the next `presage up`. Raises UsageError if the plan does not say what to run.
+    """
+    from presage.orchestrator.jobs import order_document
+    from presage.orchestrator.orders import order_of_plan
+
+    order = order_of_plan(plan, working_directory=Path(folder).absolute())
+    place = jobs_place()
+    made = place.hand_over(order_document(order))
+    if not place.is_remote:
+        _look_after()
+    return Job(str(made["job_id"]), place)
+
+
+def watch(job: Job, *, tell: Callable[[str], None] | None = None, most_s: float | None = None) -> dict[str, Any]:
+    """Tell what happens to a job until it ends or `most_s` have passed; returns how it stands then.
+
+    `tell` gets one line for each event; by default they are printed.
+    """
+    say = tell or _print
+    after = 0
+    deadline = None if most_s is None else time.monotonic() + most_s
+    while True:
+        status = job.status()
+        for event in job.events(after):
+            after = event["number"]
+            say(_spelled(event))
+        if status["phase"] in _ENDED or (deadline is not None and time.monotonic() > deadline):
+            return status
+        time.sleep(POLL_S)
+
+
+@lru_cache(maxsize=1)
+def _look_after() -> EmbeddedPlane:
+    """Start the one plane of this process."""
+    from presage.database import Database, state_home
+    from presage.orchestrator.embedded import Clusters, start_plane
+    from presage.orchestrator.store import Store
+
+    connectors = Clusters(slurm=which("sbatch") is not None).connect(state_home())
+    return start_plane(Store(Database()), connectors, name=f"helper-{time.time_ns()}")
+
+
+def _spelled(event: dict[str, Any]) -> str:
+    values = ", ".join(f"{name} {value}" for name, value in event["values"].items() if value is not None)
+    return f"{event['at'][:19]}  {event['kind']}  {values}"
+
+
+def _print(line: str) -> None:
+    from rich.console import Console
+
+    Console(highlight=False).print(line, markup=False)

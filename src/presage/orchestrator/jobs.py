@@ -1,0 +1,211 @@
+"""What the plane looks after: a job that was handed over, and the jobs of clusters that it takes to do it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from presage.connectors._base import JobStatus
+from presage.errors import InputError
+from presage.traces.schema import Outcome
+
+
+class Phase(StrEnum):
+    """How a managed job stands. The last three are final."""
+
+    ACTIVE = "active"
+    STOPPING = "stopping"
+    """Its owner wants it to end."""
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+FINAL = frozenset({Phase.COMPLETED, Phase.FAILED, Phase.CANCELLED})
+
+
+class Ending(StrEnum):
+    """How a job of the cluster ended, as rules speak of it."""
+
+    COMPLETED = "completed"
+    CONTINUED = "to-be-continued"
+    """It was told to save, did, and ended before it was done."""
+    TIMEOUT = "timeout"
+    OUT_OF_MEMORY = "out-of-memory"
+    NODE_FAILURE = "node-failure"
+    PREEMPTED = "preempted"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    """By somebody else than the plane."""
+    REFUSED = "refused"
+    """The cluster did not take it."""
+    LOST = "lost"
+    """The cluster does not know it any more."""
+
+
+class OnOutOfMemory(StrEnum):
+    """What the owner of a job wants when its memory does not suffice."""
+
+    MORE_MEMORY = "more-memory"
+    BIGGER_NODE = "bigger-node"
+    """Another of the places that it may run at, with more memory."""
+    HALF_BATCH = "half-batch"
+    """Half the batch and twice the accumulation, told to the job by PRESAGE_BATCH_DIVISOR."""
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a job of the cluster runs and what it gets. Amounts are those of one node."""
+
+    cluster: str
+    partition: str | None = None
+    nodes: int = 1
+    cores: int | None = None
+    gpus: int | None = None
+    gpu_type: str | None = None
+    memory_bytes: int | None = None
+    walltime_s: float | None = None
+    """What is asked for; no more than `limit_s`."""
+    limit_s: float | None = None
+    """What may be asked for there."""
+    most_memory_bytes: int | None = None
+    """What a node there has."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A job as it was handed over. `places` are those it may run at, the best first."""
+
+    name: str
+    script: str
+    places: tuple[Place, ...]
+    arguments: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    working_directory: str | None = None
+    run_folder: str | None = None
+    """Where it saves itself and tells its progress; None: it cannot go on where it stopped."""
+    account: str | None = None
+    qos: str | None = None
+    work_s: float | None = None
+    """How long all of it is expected to take at the first place."""
+    on_out_of_memory: OnOutOfMemory = OnOutOfMemory.MORE_MEMORY
+    memory_ceiling_bytes: int | None = None
+    signal_before_s: float = 120.0
+    most_sub_jobs: int = 50
+    most_failures: int = 3
+    """Endings in a row that are nobody's plan and brought no progress, before the job is given up."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a job that was cut off can go on."""
+        return self.run_folder is not None
+
+
+@dataclass(frozen=True)
+class SubJob:
+    """One job of a cluster on behalf of a managed job."""
+
+    number: int
+    key: str
+    place: Place
+    batch_divisor: int = 1
+    tries: int = 0
+    """How often somebody began to submit it."""
+    tried_at: datetime | None = None
+    misses: int = 0
+    """How often in a row the cluster did not know it."""
+    cluster_job_id: str | None = None
+    status: JobStatus | None = None
+    """What the cluster said last; None before it has said anything."""
+    ending: Ending | None = None
+    reason: str = ""
+    follows: str | None = None
+    """The cluster's id of the job after which it may start."""
+    done_before: float | None = None
+    """Progress when it was submitted, and when it ended."""
+    done_after: float | None = None
+    is_cancelled_by_us: bool = False
+
+    @property
+    def is_submitting(self) -> bool:
+        """Whether it is not known yet that the cluster has it."""
+        return self.cluster_job_id is None and self.ending is None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs, as far as is known."""
+        return self.ending is None and self.status is not None and self.status.state is Outcome.RUNNING
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a job is, in a unit of its own, and how fast it was lately."""
+
+    done: float
+    total: float
+    at: datetime
+    per_s: float | None = None
+    offset: int = 0
+    """Where in the file of its events it was read to."""
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest takes at that rate."""
+        return (self.total - self.done) / self.per_s if self.per_s else None
+
+
+@dataclass(frozen=True)
+class ManagedJob:
+    """A job that was handed over, with all that is known of it."""
+
+    job_id: str
+    owner: str
+    order: Order
+    phase: Phase
+    created_at: datetime
+    sub_jobs: tuple[SubJob, ...] = ()
+    progress: Progress | None = None
+    reason: str = ""
+
+    @property
+    def state(self) -> str:
+        """How it stands, in a word: submitting, queued, running, stopping, or how it ended."""
+        if self.phase is not Phase.ACTIVE:
+            return self.phase.value
+        live = [each for each in self.sub_jobs if each.ending is None]
+        if any(each.is_running for each in live):
+            return "running"
+        return "queued" if any(each.cluster_job_id for each in live) else "submitting"
+
+    def with_sub_job(self, sub_job: SubJob) -> ManagedJob:
+        """Return the job with one of its sub-jobs, by number, in another state."""
+        others = [each for each in self.sub_jobs if each.number != sub_job.number]
+        return replace(self, sub_jobs=tuple(sorted((*others, sub_job), key=lambda each: each.number)))
+
+
+_ORDER: TypeAdapter[Order] = TypeAdapter(Order)
+_PLACE: TypeAdapter[Place] = TypeAdapter(Place)
+
+
+def order_document(order: Order) -> dict[str, Any]:
+    """Return an order as JSON has it."""
+    document: dict[str, Any] = _ORDER.dump_python(order, mode="json")
+    return document
+
+
+def parse_order(document: Any) -> Order:
+    """Return the order in a document. Raises InputError saying what is wrong with it."""
+    try:
+        order = _ORDER.validate_python(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"The job cannot be taken: {place or 'it'}: {first['msg']}") from None
+    if not order.places:
+        raise InputError("The job cannot be taken: it has no place to run at", expected="at least one place")
+    return order

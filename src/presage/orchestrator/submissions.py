@@ -1,0 +1,64 @@
+"""A job of the plane as a cluster gets it."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from presage.client.run import FOLDER_VARIABLE
+from presage.connectors._base import Submission
+
+if TYPE_CHECKING:
+    from presage.orchestrator.jobs import ManagedJob, SubJob
+
+BATCH_DIVISOR = "PRESAGE_BATCH_DIVISOR"
+"""By how much a job that ran out of memory should divide its batch, and multiply its accumulation."""
+JOB_VARIABLE = "PRESAGE_JOB"
+SUB_JOB_VARIABLE = "PRESAGE_SUB_JOB"
+
+
+def submission_of(job: ManagedJob, sub_job: SubJob) -> Submission:
+    """Return what is handed to the cluster. Raises UsageError for what no cluster can take."""
+    order, place = job.order, sub_job.place
+    environment = {**order.environment, JOB_VARIABLE: job.job_id, SUB_JOB_VARIABLE: str(sub_job.number)}
+    if order.run_folder is not None:
+        environment[FOLDER_VARIABLE] = order.run_folder
+    if sub_job.batch_divisor > 1:
+        environment[BATCH_DIVISOR] = str(sub_job.batch_divisor)
+    output = output_of(job, sub_job)
+    return Submission(
+        key=sub_job.key,
+        name=order.name,
+        script=order.script,
+        arguments=order.arguments,
+        working_directory=order.working_directory,
+        output=None if output is None else str(output).replace("%", "%%"),
+        environment=environment,
+        partition=place.partition,
+        account=order.account,
+        qos=order.qos,
+        nodes=place.nodes,
+        cores_per_node=place.cores,
+        gpus_per_node=place.gpus,
+        gpu_type=place.gpu_type,
+        memory_bytes=place.memory_bytes,
+        walltime_s=place.walltime_s,
+        signal="USR1" if order.is_resumable else None,
+        signal_before_s=order.signal_before_s,
+        depends_on=() if sub_job.follows is None else (sub_job.follows,),
+        requeue=False,
+    )
+
+
+def make_run_folder(job: ManagedJob) -> None:
+    """Make the folder in which a job saves itself, as far as this machine can: its files may be elsewhere."""
+    if job.order.run_folder is not None:
+        with contextlib.suppress(OSError):
+            Path(job.order.run_folder).mkdir(parents=True, exist_ok=True)
+
+
+def output_of(job: ManagedJob, sub_job: SubJob) -> Path | None:
+    """Return the file of what a sub-job prints; None where the cluster chooses it."""
+    folder = job.order.run_folder
+    return None if folder is None else Path(folder) / f"output-{sub_job.number}.txt"

@@ -1,0 +1,1 @@
+"""The service: the plane's jobs, systems, estimates and decisions over HTTP."""

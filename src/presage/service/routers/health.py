@@ -1,0 +1,39 @@
+"""Whether the service lives and works, for those who keep it running; without a token."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from starlette.responses import JSONResponse, Response
+
+from presage.orchestrator.jobs import Phase
+from presage.service.callers import TheState
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+def alive() -> dict[str, str]:
+    """Tell that the process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz")
+def ready(state: TheState) -> JSONResponse:
+    """Tell whether the database answers."""
+    try:
+        state.store.counts()
+    except Exception as error:  # noqa: BLE001  (whatever it is, the service is not ready)
+        return JSONResponse({"status": "not ready", "reason": type(error).__name__}, 503)
+    return JSONResponse({"status": "ready"})
+
+
+@router.get("/metrics")
+def metrics(state: TheState) -> Response:
+    """Give the figures of the plane to Prometheus."""
+    registry = CollectorRegistry()
+    jobs = Gauge("presage_jobs", "Managed jobs by phase.", ["phase"], registry=registry)
+    counts = state.store.counts()
+    for phase in Phase:
+        jobs.labels(phase.value).set(counts.get(phase.value, 0))
+    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,42 @@
+"""Tokens: who may call."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from presage.service.callers import Admin, TheState
+from presage.service.tokens import Scope
+
+router = APIRouter(prefix="/tokens", tags=["tokens"])
+
+
+class NewToken(BaseModel):
+    """A token to make."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    user: str = Field(max_length=100)
+    scope: Scope = Scope.USER
+    label: str = Field(default="", max_length=100)
+    days: float | None = Field(default=None, gt=0, lt=36_500, description="How long it lasts; null: for ever.")
+
+
+@router.post("", status_code=201)
+def create(caller: Admin, state: TheState, wanted: NewToken) -> dict[str, str]:
+    """Make a token; its secret is shown this once."""
+    return {"secret": state.tokens.create(wanted.user, wanted.scope, wanted.label, wanted.days)}
+
+
+@router.get("")
+def list_tokens(caller: Admin, state: TheState) -> dict[str, list[dict[str, Any]]]:
+    """List all tokens, without their secrets."""
+    return {"tokens": state.tokens.all()}
+
+
+@router.delete("/{token_id}", status_code=204)
+def revoke(caller: Admin, state: TheState, token_id: Annotated[str, Path(max_length=40)]) -> None:
+    """Take a token back, at once."""
+    state.tokens.revoke(token_id)

@@ -1,0 +1,84 @@
+"""Service and plane in one process, until somebody stops it."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from presage.errors import MissingDependencyError, UsageError
+from presage.orchestrator.embedded import start_plane
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from presage.orchestrator.embedded import Clusters
+    from presage.service.tokens import Tokens
+
+log = logging.getLogger(__name__)
+
+_LABEL = "presage up"
+
+
+def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[str, str], None]) -> None:
+    """Listen and work until SIGINT or SIGTERM; `announce` gets the address and a token once both work.
+
+    Raises MissingDependencyError without FastAPI, UsageError if nobody can listen there.
+    """
+    try:
+        import uvicorn
+
+        from presage.service.app import create_app
+    except ImportError:
+        raise MissingDependencyError("fastapi", extra="serve", purpose="The service") from None
+    from presage.clusters.catalogue import Catalogue
+    from presage.database import Database, state_home
+    from presage.orchestrator.store import Store
+    from presage.service.state import State
+    from presage.service.tokens import Tokens
+
+    database = Database()
+    store, tokens = Store(database), Tokens(database)
+    connectors = clusters.connect(state_home())
+    app = create_app(State(store, tokens, Catalogue(database), tuple(connectors)))
+    listener = _listen(host, port)
+    plane = start_plane(store, connectors, name=f"up-{socket.gethostname()}")
+    announce(f"http://{_shown(host)}:{listener.getsockname()[1]}", _new_token(tokens))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    try:
+        with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when it has come to its end
+            server.run(sockets=[listener])
+    finally:
+        plane.stop()
+        database.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise UsageError(
+            f"Nobody can listen on {host}:{port}: {error.strerror or error}",
+            remedy="Stop whoever does, or name another with --port (0: any)",
+        ) from None
+    return listener
+
+
+def _new_token(tokens: Tokens) -> str:
+    """Return a token for the user of this machine; the one of the last start ends."""
+    from presage.service.tokens import Scope
+
+    for each in tokens.all():
+        if each["label"] == _LABEL and each["revoked_at"] is None:
+            tokens.revoke(each["token_id"])
+    return tokens.create(getpass.getuser(), Scope.ADMIN, _LABEL)
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

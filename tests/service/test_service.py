@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from presage.orchestrator.store import utc_now
+from presage.service.app import API
+from presage.service.guards import MOST_BODY_BYTES, RateLimit
+from presage.service.tokens import Tokens
+from tests.service.conftest import Service
+
+ORDER = {"name": "train", "script": "#!/bin/sh\n", "places": [{"cluster": "sim"}]}
+
+
+def hand_over(service: Service, who: str = "ann") -> str:
+    made = service.client.post(f"{API}/jobs", json=ORDER, headers=service.headers(who))
+    assert made.status_code == 201
+    return str(made.json()["job_id"])
+
+
+def endpoints(service: Service) -> list[tuple[str, str]]:
+    document = service.client.get(f"{API}/openapi.json").json()
+    return [
+        (method.upper(), path.format(job_id="0" * 12, name="laptop", token_id="0"))
+        for path, calls in document["paths"].items()
+        for method in calls
+        if path.startswith(API)
+    ]
+
+
+def test_strangers_and_ended_tokens_get_nothing_from_any_endpoint(service: Service) -> None:
+    ended = service.state.tokens.create("ann", days=1)
+    revoked = service.state.tokens.create("ann")
+    service.state.tokens.revoke(revoked.split("_")[1])
+    later = Tokens(service.state.tokens._database, lambda: utc_now() + timedelta(days=2))
+    assert later.check(ended) is None
+    found = endpoints(service)
+    assert len(found) >= 12
+    for method, path in found:
+        for headers in ({}, {"Authorization": "Bearer nobody"}, {"Authorization": f"Bearer {revoked}"}):
+            answer = service.client.request(method, path, headers=headers, json={})
+            assert answer.status_code == 401, (method, path)
+            assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_nobody_sees_or_stops_another_s_job(service: Service) -> None:
+    job = hand_over(service, "ann")
+    for path, method in (
+        (f"/jobs/{job}", "GET"),
+        (f"/jobs/{job}/stop", "POST"),
+        (f"/jobs/{job}/decisions", "GET"),
+        (f"/jobs/{job}/events", "GET"),
+    ):
+        as_bob = service.client.request(method, API + path, headers=service.headers("bob"))
+        unknown = service.client.request(method, API + path.replace(job, "0" * 12), headers=service.headers("bob"))
+        assert as_bob.status_code == unknown.status_code == 404
+        assert as_bob.json()["error"]["code"] == unknown.json()["error"]["code"]
+    assert service.client.get(f"{API}/jobs?everybody=true", headers=service.headers("bob")).json() == {"jobs": []}
+    assert (
+        len(service.client.get(f"{API}/jobs?everybody=true", headers=service.headers("olga")).json()["jobs"]) == 1
+    )
+    assert service.client.get(f"{API}/jobs/{job}", headers=service.headers("olga")).status_code == 200
+
+
+def test_only_admins_touch_tokens(service: Service) -> None:
+    for who, status in (("ann", 403), ("olga", 403), ("root", 200)):
+        assert service.client.get(f"{API}/tokens", headers=service.headers(who)).status_code == status
+    made = service.client.post(f"{API}/tokens", json={"user": "eve"}, headers=service.headers("root"))
+    secret = made.json()["secret"]
+    assert service.client.get(f"{API}/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+    listed = service.client.get(f"{API}/tokens", headers=service.headers("root")).text
+    assert secret not in listed
+    assert secret.split("_")[1] in listed
+    assert (
+        service.client.delete(f"{API}/tokens/{secret.split('_')[1]}", headers=service.headers("root")).status_code
+        == 204
+    )
+    assert service.client.get(f"{API}/jobs", headers={"Authorization": f"Bearer {secret}"}).status_code == 401
+
+
+def test_a_job_can_be_handed_over_looked_at_and_stopped(service: Service) -> None:
+    job = hand_over(service)
+    shown = service.client.get(f"{API}/jobs/{job}", headers=service.headers("ann")).json()
+    assert (shown["state"], shown["order"]["script"]) == ("submitting", ORDER["script"])
+    stopped = service.client.post(f"{API}/jobs/{job}/stop", headers=service.headers("ann"))
+    assert (stopped.status_code, stopped.json()["state"]) == (202, "stopping")
+    events = service.client.get(f"{API}/jobs/{job}/events", headers=service.headers("ann")).json()["events"]
+    assert [event["kind"] for event in events] == ["handed-over", "stop-asked"]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"name": 3},
+        {**ORDER, "places": []},
+        {**ORDER, "places": [{"cluster": "sim", "nodes": "many"}]},
+        [],
+        "x",
+    ],
+)
+def test_wrong_orders_are_refused_with_a_reason(service: Service, order: Any) -> None:
+    answer = service.client.post(f"{API}/jobs", json=order, headers=service.headers("ann"))
+    assert answer.status_code == 422
+    assert answer.json()["error"]["problem"]
+
+
+def test_calls_that_change_something_are_written_down_without_secrets(service: Service) -> None:
+    hand_over(service)
+    service.client.get(f"{API}/tokens", headers=service.headers("ann"))
+    recorded = service.state.tokens.recorded()
+    assert [(each["user"], each["call"], each["status"]) for each in recorded] == [
+        ("ann", f"GET {API}/tokens", 403),
+        ("ann", f"POST {API}/jobs", 201),
+    ]
+
+
+def test_large_bodies_and_fast_callers_are_turned_away(service: Service) -> None:
+    large = service.client.post(
+        f"{API}/jobs", content=b"x" * (MOST_BODY_BYTES + 1), headers=service.headers("ann")
+    )
+    assert large.status_code == 413
+    parts = (b"x" * 1_000_000 for _ in range(20))  # without a declared length
+    assert service.client.post(f"{API}/jobs", content=parts, headers=service.headers("ann")).status_code == 413
+    now = [0.0]
+    limit = RateLimit(per_s=1, burst=3, clock=lambda: now[0])
+    assert [limit.allows("ann") for _ in range(5)] == [True, True, True, False, False]
+    assert limit.allows("bob")
+    now[0] = 1.0
+    assert [limit.allows("ann") for _ in range(2)] == [True, False]
+
+
+def test_headers_health_metrics_and_the_offline_reference(service: Service) -> None:
+    answer = service.client.get("/healthz")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert service.client.get("/readyz").json() == {"status": "ready"}
+    hand_over(service)
+    assert 'presage_jobs{phase="active"} 1.0' in service.client.get("/metrics").text
+    page = service.client.get(f"{API}/docs").text
+    assert f"POST {API}/jobs" in page
+    assert "http://" not in page
+    assert "https://" not in page
+
+
+def test_the_stream_tells_of_one_s_own_jobs_alone(service: Service) -> None:
+    from presage.service.routers import jobs
+
+    hand_over(service, "bob")
+    job = hand_over(service, "ann")
+
+    class Listening:
+        async def is_disconnected(self) -> bool:
+            return False
+
+    async def first() -> str:
+        caller = service.state.tokens.check(service.secrets["ann"])
+        assert caller is not None
+        stream: Any = jobs._events(caller, service.state, Listening(), 0)  # type: ignore[arg-type]
+        return str(await anext(stream))
+
+    import asyncio
+
+    told = asyncio.run(first())
+    assert job in told
+    assert "event: handed-over" in told
