@@ -18,6 +18,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import estimator_tables
 import foundation_tables
 import learning_curve_tables
 import polars as pl
@@ -203,6 +204,7 @@ def exit_codes() -> str:
     meanings[errors.UsageError.exit_code].append(_first_line(errors.UnknownNameError))
     meanings[EXIT_FINDINGS] = ["`validate` ran and found problems"]
     meanings[errors.OutputError.exit_code] = [_first_line(errors.OutputError)]
+    meanings[errors.ConnectorError.exit_code] = [_first_line(errors.ConnectorError)]
     meanings[EXIT_INTERRUPTED] = ["interrupted (Ctrl-C)"]
     return _table(("exit code", "meaning"), [(str(code), "; ".join(texts)) for code, texts in meanings.items()])
 
@@ -752,6 +754,12 @@ def policy_results(part: str, *which: str) -> str:
     return _table(("policy", *sites), policy_tables.policy_rows(" ".join(which)))
 
 
+def estimator_results(part: str) -> str:
+    """Return one part of what was measured of estimates: walltime, networks, memory or latency."""
+    rows = estimator_tables.rows_of(part)
+    return _table(estimator_tables.HEADS[part], rows) if rows else estimator_tables.NONE
+
+
 def learning_curve_results(part: str) -> str:
     """Return the rules, the curves on a workload (as `KTH/forecast`), or those of adapting to a new log."""
     if not learning_curve_tables.CELLS.is_dir():
@@ -821,6 +829,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "command": command,
     "commands": commands,
     "error-codes": error_codes,
+    "estimators": estimator_results,
     "exit-codes": exit_codes,
     "figures": figures,
     "formats": formats,

@@ -24,11 +24,15 @@ from presage.testing.writers import WriterContract
 
 if TYPE_CHECKING:
     from presage.testing.baselines import BaselineContract
+    from presage.testing.connectors import ConnectorContract
+    from presage.testing.estimators import EstimatorContract
     from presage.testing.slurm import SlurmCluster, SlurmJob, missing_for_slurm
     from presage.testing.synthesizers import SynthesizerContract
 
 __all__ = [
     "BaselineContract",
+    "ConnectorContract",
+    "EstimatorContract",
     "ReaderContract",
     "SlurmCluster",
     "SlurmJob",
@@ -47,6 +51,14 @@ def __getattr__(name: str) -> object:
         from presage.testing.baselines import BaselineContract
 
         return BaselineContract
+    if name == "ConnectorContract":
+        from presage.testing.connectors import ConnectorContract
+
+        return ConnectorContract
+    if name == "EstimatorContract":
+        from presage.testing.estimators import EstimatorContract
+
+        return EstimatorContract
     if name == "SynthesizerContract":
         from presage.testing.synthesizers import SynthesizerContract
 

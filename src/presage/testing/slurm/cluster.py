@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from presage.errors import PresageError, UsageError
+from presage.testing.slurm import _accounting
 from presage.testing.slurm._configuration import configuration
 from presage.testing.slurm._system import free_ports, make_folder, processes_with, read_line, stop, tail
 from presage.testing.slurm.jobs import SlurmJob, parse_job
@@ -26,15 +27,16 @@ _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _CLOCK_VARIABLES = ("LD_PRELOAD=", "FAKETIME=", "FAKETIME_SHARED=")
 
 
-def missing_for_slurm(*, fast: bool = True) -> str:
+def missing_for_slurm(*, fast: bool = True, accounting: bool = False) -> str:
     """Return why no cluster can be started here, as a reason to skip a test; empty if one can.
 
-    `fast` says whether the fast clock is needed as well.
+    `fast` and `accounting` say whether the fast clock and a database of ended jobs are needed as well.
     """
-    programs = [*PROGRAMS, *(["faketime"] if fast else [])]
+    programs = [*PROGRAMS, *(["faketime"] if fast else []), *(_accounting.PROGRAMS if accounting else [])]
     missing = [name for name in programs if shutil.which(name, path=_PATH) is None]
     if missing:
-        return f"{', '.join(missing)} not found; install {PACKAGES}"
+        packages = f"{PACKAGES} {_accounting.PACKAGES}" if accounting else PACKAGES
+        return f"{', '.join(missing)} not found; install {packages}"
     emulated = shutil.which("slurmctld", path=_PATH)
     if emulated and os.path.realpath(emulated).endswith("emulator"):
         return "slurmctld is the one of slurm-wlm-emulator, which runs no jobs; remove that package"
@@ -47,7 +49,8 @@ class SlurmCluster:
 
     `parameters` are SchedulerParameters (a value None is a bare word, like `defer`). `config` are lines of
     slurm.conf, which win over those written here. `partitions` are whole `PartitionName=` lines, one default
-    partition of all nodes without them.
+    partition of all nodes without them. With `accounting` there is a database that `sacct` reads, which takes
+    about 5 s more to start.
     """
 
     nodes: int = 4
@@ -57,6 +60,7 @@ class SlurmCluster:
     parameters: Mapping[str, object | None] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
     partitions: Sequence[str] = ()
+    accounting: bool = False
     start_timeout_s: float = 60.0
     folder: Path = field(init=False)
     environment: dict[str, str] = field(init=False)
@@ -70,7 +74,7 @@ class SlurmCluster:
         self._clock_origin = (0.0, 0.0)
 
     def __enter__(self) -> Self:
-        if reason := missing_for_slurm(fast=self.rate > 1):
+        if reason := missing_for_slurm(fast=self.rate > 1, accounting=self.accounting):
             raise PresageError(f"Slurm cannot be started: {reason}")
         self.folder = make_folder()
         self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
@@ -155,22 +159,44 @@ class SlurmCluster:
         for name in ("log", "munge", "run", "spool", "state"):
             (self.folder / name).mkdir(mode=0o755)
         self._start_clock()
-        ports = free_ports(self.nodes + 1)
+        free = free_ports(self.nodes + 2)
+        ports = free[1:]
+        accounting = _accounting.lines_of(self.folder, free[0]) if self.accounting else {}
         text = configuration(
             self.folder, ports, node=f"CPUs={self.cpus} RealMemory={self.memory_mb}", rate=self.rate,
-            parameters=self.parameters, config=self.config, partitions=self.partitions,
+            parameters=self.parameters, config={**accounting, **self.config}, partitions=self.partitions,
         )  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "munge" / "key").touch(mode=0o600)
         (self.folder / "munge" / "key").write_bytes(os.urandom(128))
         self._start_daemon("munged", self._munged())
         self._wait((self.folder / "munge" / "sock").is_socket, "munged's socket", self.start_timeout_s)
+        if self.accounting:
+            self._start_accounting(free[0])
         conf = self.environment["SLURM_CONF"]
         self._start_daemon("slurmctld", ["slurmctld", "-D", "-i", "-f", conf])
         for number in range(1, self.nodes + 1):
             (self.folder / "spool" / f"n{number}").mkdir()
             self._start_daemon(f"slurmd.n{number}", ["slurmd", "-D", "-f", conf, "-N", f"n{number}"])
         self._wait(self._all_idle, f"{self.nodes} idle nodes", self.start_timeout_s)
+
+    def _start_accounting(self, port: int) -> None:
+        (self.folder / "db").mkdir()
+        # slurmdbd has no option for the database's socket; the client library reads this variable.
+        self.environment["MYSQL_UNIX_PORT"] = str(self.folder / "db" / "sock")
+        self.run(_accounting.install_command(self.folder), timeout_s=self.start_timeout_s)
+        self._start_daemon("mariadbd", _accounting.database_command(self.folder))
+        self._wait(lambda: self._succeeds(_accounting.ping_command(self.folder)), "mariadbd", self.start_timeout_s)
+        _accounting.write_configuration(self.folder, port)
+        self._start_daemon("slurmdbd", ["slurmdbd", "-D"])
+        add = ["sacctmgr", "--immediate", "--quiet", "add", "cluster", "virtual"]
+        self._wait(lambda: self._succeeds(add), "slurmdbd", self.start_timeout_s, poll_s=0.3)
+
+    def _succeeds(self, command: Sequence[str]) -> bool:
+        with contextlib.suppress(PresageError):
+            self.run(command, timeout_s=20)
+            return True
+        return False
 
     def _munged(self) -> list[str]:
         folder = self.folder / "munge"

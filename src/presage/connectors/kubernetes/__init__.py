@@ -1,0 +1,1 @@
+"""Kubernetes, through kubectl: what nodes there are."""

@@ -1,0 +1,63 @@
+"""Slurm's commands, run one at a time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from presage.connectors._programs import run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+TIMEOUT_S = 60.0
+_UNREACHABLE = (
+    "Unable to contact slurm controller",
+    "Could not establish a configuration source",
+    "Connection refused",
+    "Connection timed out",
+    "Socket timed out",
+    "Zero Bytes were transmitted",
+    "Unable to connect to database",
+    "Unable to contact slurm",
+    "Invalid Protocol",
+    "backup controller",
+    "Transport endpoint",
+)
+# Times as seconds since 1970 and no zone to guess; a job would inherit these, so `sbatch` does without them.
+_CLOCK = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC0"}
+
+
+@dataclass(frozen=True)
+class SlurmCommands:
+    """How the commands are run: in which environment (None: this process's own) and how long at most."""
+
+    environment: Mapping[str, str] | None = None
+    timeout_s: float = TIMEOUT_S
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Return what a command prints; times in it are seconds since 1970. Raises ConnectorError."""
+        return self._run({**self.ambient(), **_CLOCK}, program, *arguments)[0]
+
+    def remark(self, program: str, *arguments: str) -> str:
+        """Return what a command says on its standard error, with times as in `run`. Raises ConnectorError."""
+        return self._run({**self.ambient(), **_CLOCK}, program, *arguments)[1]
+
+    def submit(self, *arguments: str) -> str:
+        """Return what `sbatch` prints, run in the environment that the job may inherit. Raises ConnectorError."""
+        return self._run(self.ambient(), "sbatch", *arguments)[0]
+
+    def ambient(self) -> dict[str, str]:
+        """Return the environment without our own settings, which are no business of a job."""
+        given = os.environ if self.environment is None else self.environment
+        return {name: value for name, value in given.items() if not name.startswith("PRESAGE_")}
+
+    def _run(self, environment: Mapping[str, str], program: str, *arguments: str) -> tuple[str, str]:
+        return run_program(
+            [program, *arguments],
+            environment=environment,
+            timeout_s=self.timeout_s,
+            remedy="Install Slurm's commands here (package slurm-client), or go to a login node",
+            unreachable=_UNREACHABLE,
+        )
