@@ -99,8 +99,8 @@ def estimate(
     workloads = [replace(common, options=replace(options, batch=batch)) for batch in dict.fromkeys(batch_sizes)]
     profiling = None if isinstance(model, str) else _object_profiling(model, inputs, loss)
     measuring = _measuring(model, measure) if measure else None
-    targets = [_on_gpu(name) for name in gpus] or [None]
-    found = estimate_training(workloads, targets, profiling=profiling, measuring=measuring)
+    targets: list[Target | None] = [_on_gpu(name) for name in gpus]
+    found = estimate_training(workloads, targets or [None], profiling=profiling, measuring=measuring)
     return Estimation(tuple(found), profiling)
 
 

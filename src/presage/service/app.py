@@ -87,9 +87,8 @@ async def _record(request: Request, proceed: Callable[[Request], Awaitable[Respo
 async def _on_error(request: Request, error: Exception) -> JSONResponse:
     if not isinstance(error, PresageError):
         raise error
-    status = next(
-        (_STATUS[kind.code] for kind in type(error).__mro__ if getattr(kind, "code", None) in _STATUS), 500
-    )
+    codes = (getattr(kind, "code", "") for kind in type(error).__mro__)
+    status = next((_STATUS[code] for code in codes if code in _STATUS), 500)
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": error.as_dict()}, status, headers)
 
