@@ -16,7 +16,25 @@ from typing import Annotated
 import typer
 
 from presage import __version__
-from presage.cli import anomalies, config, load_forecast, model, policy, simulate, synth, trace, whatif
+from presage.cli import (
+    anomalies,
+    config,
+    estimate,
+    estimators,
+    jobs,
+    load_forecast,
+    model,
+    plan,
+    policy,
+    simulate,
+    submit,
+    synth,
+    systems,
+    trace,
+    up,
+    watch,
+    whatif,
+)
 from presage.errors import OutputError, PresageError, UsageError
 
 EXIT_INTERRUPTED = 130
@@ -26,7 +44,8 @@ app = typer.Typer(
     help="AI-driven scheduling for HPC and Kubernetes clusters.",
     epilog=(
         "Exit codes: 0 done, 1 internal error, 2 wrong call, 3 unusable input, 4 missing optional package, "
-        "5 wrong configuration, 6 validate found problems, 7 output cannot be written, 130 interrupted. "
+        "5 wrong configuration, 6 validate found problems, 7 output cannot be written, "
+        "8 the cluster refuses or cannot be reached, 130 interrupted. "
         "Every command takes --json and then prints exactly one JSON document."
     ),
     no_args_is_help=True,
@@ -43,6 +62,16 @@ app.command("anomalies")(anomalies.anomalies)
 app.add_typer(policy.app, name="policy")
 app.add_typer(simulate.policies_app, name="policies")
 app.add_typer(synth.app, name="synth")
+app.add_typer(systems.app, name="systems")
+app.command()(estimate.estimate)
+app.command()(plan.plan)
+# What stands behind the script is the script's.
+app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
+app.command()(watch.watch)
+app.command()(up.up)
+for each in (jobs.jobs, jobs.events, jobs.explain, jobs.cancel):
+    app.command()(each)
+app.add_typer(estimators.app, name="estimators")
 app.add_typer(config.app, name="config")
 
 

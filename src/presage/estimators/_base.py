@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from presage.errors import PresageError
 
@@ -63,6 +63,8 @@ class EstimateRequest:
     target: Target | None = None
     """None: the machine that asks."""
     profile: StepProfile | None = None
+    walltime: Spread | None = None
+    """How long it runs, where that is known already; a cost follows from it."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ class Estimator(ABC):
     rests on.
     """
 
-    name: ClassVar[str]
-    quantity: ClassVar[Quantity]
-    version: ClassVar[str] = "1"
+    name: str
+    quantity: Quantity
+    version: str = "1"
 
     def __init__(self, knowledge: Knowledge = NOTHING_KNOWN) -> None:
         self.knowledge = knowledge

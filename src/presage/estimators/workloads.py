@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from presage.clusters.charges import Share
+from presage.clusters.charges import ChargeRule, Share
 from presage.clusters.gpus import GpuModel
 from presage.clusters.systems import NodeType
 
@@ -112,3 +112,13 @@ class Target:
     walltime_s: float | None = None
     """The limit it would ask for."""
     settings: dict[str, str] = field(default_factory=dict)
+    charge: ChargeRule | None = None
+    """By which a run there is paid; None: nobody said."""
+    spot: bool = False
+    """On nodes that may be taken away."""
+
+
+def one_gpu(model: GpuModel) -> Target:
+    """Return one GPU of a model, wherever it may be."""
+    node = NodeType("any node", cores=1, memory_bytes=1 << 40, gpus=1, gpu=model.name)
+    return Target("any", "any", node, Share(1, 1, 1), gpu=model)

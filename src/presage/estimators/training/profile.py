@@ -54,6 +54,8 @@ class StepProfile:
     """False: something in it (precision, kernel, sharding) is modelled and could not be checked without a GPU."""
     notes: tuple[str, ...] = ()
     version: int = PROFILE_VERSION
+    device: str = "cpu"
+    """Whose kernels were counted: `cpu` or `gpu`. A GPU's dropout, attention and optimizers are others."""
     extra: dict[str, float] = field(default_factory=dict)
 
     @property

@@ -237,7 +237,7 @@ def signature(text: str) -> int:
     plain = "".join("0" if letter.isdigit() else letter for letter in text.lower())
     bits = 0
     for place in range(max(len(plain) - FRAGMENT + 1, min(len(plain), 1))):
-        bits |= 1 << (crc32(plain[place : place + FRAGMENT].encode()) & 63)
+        bits |= 1 << (crc32(plain[place : place + FRAGMENT].encode(errors="replace")) & 63)
     return bits
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from presage.traces.builder import TraceBuilder
     from presage.traces.source import Head, Source
 
-_LEFTOVERS = ("x_reason", "x_workdir", "x_submitline", "x_reservation", "x_flags")
+_LEFTOVERS = ("x_reason", "x_workdir", "x_submitline", "x_comment", "x_reservation", "x_flags")
 _COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {**JOBS, **HELPERS, **dict.fromkeys(_LEFTOVERS, pl.String)}
 
 
@@ -205,6 +205,7 @@ def _labels(job: _Json) -> dict[str, Any]:
         "x_reason": job.text("state", "reason"),
         "x_workdir": job.text("working_directory"),
         "x_submitline": job.text("submit_line"),
+        "x_comment": job.text("comment", "job"),
         "x_reservation": job.text("reservation", "name"),
         "x_flags": ",".join(job.words("flags")) or None,
     }

@@ -1,0 +1,1 @@
+"""Estimates from what a user's earlier jobs did."""
