@@ -59,6 +59,7 @@ def estimate(
     if training.model == CALIBRATE:
         _calibrate(json=json)
         return
+    from presage.estimators.repository import Repository
     from presage.estimators.training.estimating import estimate_training
     from presage.estimators.training.measuring.steps import measure_steps
 
@@ -66,7 +67,7 @@ def estimate(
     targets = _targets(gpu, system)
     with steps("estimate") as report:
         found = estimate_training(
-            workloads, targets, progress=report,
+            workloads, targets, repository=Repository(), progress=report,
             measuring=(lambda workload: measure_steps(workload, steps=measure)) if measure else None,
         )  # fmt: skip
     if json:

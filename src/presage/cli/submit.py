@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from presage.estimators._base import Estimate
     from presage.estimators.advice import Advice
     from presage.estimators.scripts import Asked, Script
-    from presage.estimators.workloads import ScriptWorkload
+    from presage.estimators.workloads import ScriptWorkload, Target
+    from presage.traces import Trace
 
 OWN_OPTIONS = {"--yes", "--keep", "--dry-run", "--json", "--history", "--on", "--days", "--queue-days", "--help"}
 REFUSED = {"wrap", "test-only", "wait", "help", "usage", "version", "parsable", "comment"}
@@ -96,6 +97,8 @@ def submit(
     answer = _decide(advice, yes=yes, keep=keep, dry_run=dry_run)
     submission = make_submission(script, workload, advice if answer is _Answer.CHANGE else None, options, on=on)
     job_id = None if answer is _Answer.LEAVE else _hand_over(connector, submission)
+    if job_id is not None:
+        _remember(advice, workload, place.target, submission.key, trace)
     if json:
         emit_json(_document(script, workload, advice, notes, answer, job_id))
     elif job_id is not None:
@@ -258,6 +261,23 @@ def _hand_over(connector: Connector, submission: Submission) -> str:
         if found is None:
             raise
         return found
+
+
+def _remember(advice: Advice, workload: ScriptWorkload, target: Target, key: str, trace: Trace | None) -> None:
+    """Store what was predicted, and what became of earlier predictions; a submission never fails by it."""
+    from presage.errors import PresageError
+    from presage.estimators._base import EstimateRequest
+    from presage.estimators.repository import Predictions, settle_predictions
+
+    try:
+        predictions = Predictions()
+        for made in (advice.walltime, advice.memory, advice.changed_wait or advice.wait.first):
+            if made is not None:
+                predictions.store(EstimateRequest(made.quantity, workload, target), made, job_key=key)
+        if trace is not None:
+            settle_predictions(trace, predictions)
+    except PresageError as error:
+        tell(f"What was predicted is not kept: {error.problem}")
 
 
 def _print(script: Script, advice: Advice, notes: list[str]) -> None:

@@ -7,6 +7,7 @@ from presage.estimators.repository.predictions import Accuracy, Prediction, Pred
 from presage.estimators.repository.pulling import Stated
 from presage.estimators.repository.repository import Comparison, Repository
 from presage.estimators.repository.scoring import Score, score
+from presage.estimators.repository.settling import settle_predictions
 from presage.estimators.repository.versions import Change, Entry, State, Versions
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "Versions",
     "registered_kinds",
     "score",
+    "settle_predictions",
     "try_source",
 ]

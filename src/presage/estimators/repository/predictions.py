@@ -160,6 +160,25 @@ class Predictions:
                 session, {key: each for key, each in wanted.items() if each is not None}, with_outcome, limit
             )
 
+    def awaiting(self, limit: int = _MOST) -> set[tuple[str, Quantity]]:
+        """Return the jobs and quantities, of the latest predictions, of which nobody has said what happened."""
+        from sqlalchemy import and_, select
+
+        from presage.estimators.repository._tables import Outcome, StoredPrediction
+
+        if not self.database.exists():
+            return set()
+        same_job = and_(Outcome.job_key == StoredPrediction.job_key, Outcome.quantity == StoredPrediction.quantity)
+        query = (
+            select(StoredPrediction.job_key, StoredPrediction.quantity)
+            .join(Outcome, same_job, isouter=True)
+            .where(StoredPrediction.job_key.is_not(None), Outcome.id.is_(None))
+            .order_by(StoredPrediction.id.desc())
+            .limit(limit)
+        )
+        with self.database.reading() as session:
+            return {(key, Quantity(quantity)) for key, quantity in session.execute(query) if key is not None}
+
     def accuracy(self, *, quantity: Quantity | None = None, estimator: str | None = None) -> list[Accuracy]:
         """Return how good predictions were, by estimator, version, role and month, the latest month first.
 

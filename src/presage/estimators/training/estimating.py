@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from presage.estimators._base import Estimate
+    from presage.estimators.repository import Repository
     from presage.estimators.training.measuring.steps import StepTimes
     from presage.estimators.training.profile import StepProfile
     from presage.estimators.workloads import Target, TrainingWorkload
@@ -86,12 +87,14 @@ def estimate_training(
     *,
     profiling: Profiling | None = None,
     measuring: Measuring | None = None,
+    repository: Repository | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> list[TrainingEstimate]:
     """Return an estimate for every workload on every target; None is this machine.
 
     `profiling` traces a step (by default a named source, through the cache); with `measuring` some real steps
-    refine the time. Raises InputError where a network cannot be traced or trained.
+    refine the time; with a `repository`, estimators that were added to it are asked first. Raises InputError where
+    a network cannot be traced or trained.
     """
     found: list[TrainingEstimate] = []
     total = len(workloads) * len(targets)
@@ -100,22 +103,28 @@ def estimate_training(
         for target in targets:
             if progress is not None:
                 progress(len(found), total, f"batch {workload.options.batch}")
-            found.append(_estimated(workload, target, profiling or _traced, times))
+            found.append(_estimated(workload, target, profiling or _traced, times, repository))
     return found
 
 
 def _estimated(
-    workload: TrainingWorkload, target: Target | None, profiling: Profiling, times: StepTimes | None
+    workload: TrainingWorkload,
+    target: Target | None,
+    profiling: Profiling,
+    times: StepTimes | None,
+    repository: Repository | None,
 ) -> TrainingEstimate:
     device = "gpu" if target is not None and target.share.gpus else "cpu"
     profile = profiling(workload, device)
-    memory = ask(EstimateRequest(Quantity.MEMORY, workload, target, profile))
+    memory = ask(EstimateRequest(Quantity.MEMORY, workload, target, profile), repository=repository)
     if workload.steps is None:
         reason = "Time cannot be estimated: nobody said how many samples are learned, and in how many epochs"
         return TrainingEstimate(workload, target, profile, memory, reasons={"walltime": reason})
     request = EstimateRequest(Quantity.WALLTIME, workload, target, profile)
     try:
-        walltime = TrainingWalltime().refine(request, times) if times is not None else ask(request)
+        walltime = (
+            TrainingWalltime().refine(request, times) if times is not None else ask(request, repository=repository)
+        )
     except UnsupportedError as error:
         return TrainingEstimate(workload, target, profile, memory, reasons={"walltime": str(error)})
     return TrainingEstimate(workload, target, profile, memory, walltime)

@@ -1,0 +1,173 @@
+"""What a plan is made of: answers about memory, wall time and wait, each asked for once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, TypeGuard
+
+from presage.estimators._base import (
+    NOTHING_KNOWN,
+    Basis,
+    Estimate,
+    EstimateRequest,
+    Knowledge,
+    Quantity,
+    UnsupportedError,
+)
+from presage.planner.places import matches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from presage.estimators.spread import Spread
+    from presage.estimators.training.profile import StepProfile
+    from presage.estimators.workloads import ScriptWorkload, Target, TrainingWorkload
+
+    Workload = TrainingWorkload | ScriptWorkload
+
+
+class Estimates(Protocol):
+    """Who is asked. Every method raises UnsupportedError, with the reason, if it has no answer."""
+
+    def memory(self, workload: Workload, target: Target) -> Estimate:
+        """Return bytes at the peak: of one GPU if the target has any, else of one node."""
+
+    def walltime(self, workload: Workload, target: Target) -> Estimate:
+        """Return seconds from start to end, as if nothing limited them."""
+
+    def wait(self, workload: Workload, target: Target) -> Estimate:
+        """Return seconds in the queue of a job that asks for the target's `walltime_s`."""
+
+
+class AskedEstimates:
+    """Asks the registered estimators, with what is known of each system or else of all."""
+
+    def __init__(
+        self,
+        knowledge: Knowledge = NOTHING_KNOWN,
+        *,
+        by_system: dict[str, Knowledge] | None = None,
+        profiling: Callable[[TrainingWorkload, str], StepProfile] | None = None,
+    ) -> None:
+        """Make one; `profiling` traces steps of networks that are in no file, for `cpu` or `gpu`."""
+        self._knowledge = knowledge
+        self._by_system = by_system or {}
+        self._profiling = profiling
+
+    def memory(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the first estimator of memory says that has an answer."""
+        return self._ask(Quantity.MEMORY, workload, target)
+
+    def walltime(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the first estimator of wall time says that has an answer."""
+        return self._ask(Quantity.WALLTIME, workload, target)
+
+    def wait(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the first estimator of waits says that has an answer."""
+        return self._ask(Quantity.WAIT, workload, target)
+
+    def _ask(self, quantity: Quantity, workload: Workload, target: Target) -> Estimate:
+        from presage.estimators.asking import ask
+
+        known = self._by_system.get(target.system, self._knowledge)
+        profile = None
+        if self._profiling is not None and quantity is not Quantity.WAIT and _is_training(workload):
+            profile = self._profiling(workload, "gpu" if target.share.gpus else "cpu")
+        return ask(EstimateRequest(quantity, workload, target, profile), known)
+
+
+@dataclass(frozen=True)
+class Stated:
+    """Amounts that somebody named; times by patterns of places, of which the first that matches counts."""
+
+    memory_bytes: Spread | None = None
+    walltimes_s: dict[str, Spread] = field(default_factory=dict)
+    waits_s: dict[str, Spread] = field(default_factory=dict)
+
+
+class StatedEstimates:
+    """Answers with what was stated, and asks somebody else, if there is anybody, about the rest."""
+
+    def __init__(self, stated: Stated, others: Estimates | None = None) -> None:
+        self._stated = stated
+        self._others = others
+
+    def memory(self, workload: Workload, target: Target) -> Estimate:
+        """Return the stated memory, or what the others say."""
+        return self._or_ask(Quantity.MEMORY, self._stated.memory_bytes, workload, target)
+
+    def walltime(self, workload: Workload, target: Target) -> Estimate:
+        """Return the stated time on such nodes, or what the others say."""
+        return self._or_ask(Quantity.WALLTIME, _on_nodes(self._stated.walltimes_s, target), workload, target)
+
+    def wait(self, workload: Workload, target: Target) -> Estimate:
+        """Return the stated wait in that partition, or what the others say."""
+        return self._or_ask(Quantity.WAIT, _in_queue(self._stated.waits_s, target), workload, target)
+
+    def _or_ask(self, quantity: Quantity, known: Spread | None, workload: Workload, target: Target) -> Estimate:
+        if known is not None:
+            return Estimate(quantity, known, Basis.STATED, "stated", "1")
+        if self._others is None:
+            raise UnsupportedError(f"nobody stated the {quantity.value} for {target.system}/{target.partition}")
+        answer: Estimate = getattr(self._others, quantity.value)(workload, target)
+        return answer
+
+
+class RememberedEstimates:
+    """Asks another about each distinct thing once, and remembers that it had no answer, too.
+
+    Memory depends on the workload and the GPU; wall time on the nodes and how much of them; only waits depend
+    on the partition.
+    """
+
+    def __init__(self, others: Estimates) -> None:
+        self._others = others
+        self._known: dict[Hashable, Estimate | UnsupportedError] = {}
+
+    def memory(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the other said of this workload on such devices."""
+        device = target.gpu.name if target.gpu else ("cpu", target.share.cores, target.node_type.name)
+        key = (Quantity.MEMORY, workload, device, target.share.gpus, target.share.nodes)
+        return self._once(key, lambda: self._others.memory(workload, target))
+
+    def walltime(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the other said of this workload on so much of such nodes."""
+        key = (Quantity.WALLTIME, workload, target.system, target.partition, target.node_type, target.share)
+        return self._once(key, lambda: self._others.walltime(workload, target))
+
+    def wait(self, workload: Workload, target: Target) -> Estimate:
+        """Return what the other said of such a job in that queue."""
+        share = target.share
+        key = (
+            Quantity.WAIT, workload if not _is_training(workload) else None, target.system, target.partition,
+            target.node_type.name, share, target.walltime_s, target.spot,
+        )  # fmt: skip
+        return self._once(key, lambda: self._others.wait(workload, target))
+
+    def _once(self, key: Hashable, ask: Callable[[], Estimate]) -> Estimate:
+        if key not in self._known:
+            try:
+                self._known[key] = ask()
+            except UnsupportedError as error:
+                self._known[key] = error
+        answer = self._known[key]
+        if isinstance(answer, UnsupportedError):
+            raise answer
+        return answer
+
+
+def _in_queue(amounts: dict[str, Spread], target: Target) -> Spread | None:
+    found = (each for pattern, each in amounts.items() if matches(pattern, target.system, target.partition))
+    return next(found, None)
+
+
+def _on_nodes(amounts: dict[str, Spread], target: Target) -> Spread | None:
+    names = (target.system, target.partition, target.node_type.name)
+    found = (each for pattern, each in amounts.items() if matches(pattern, *names))
+    return next(found, None)
+
+
+def _is_training(workload: Workload) -> TypeGuard[TrainingWorkload]:
+    from presage.estimators.workloads import TrainingWorkload
+
+    return isinstance(workload, TrainingWorkload)
