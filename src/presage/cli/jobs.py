@@ -37,7 +37,7 @@ def jobs(
 def cancel(job_id: JobId, json: Json = False) -> None:
     """Stop a job for good: what runs of it is cancelled, and nothing of it is submitted any more.
 
-    Example: presage cancel 3f2a90cc1b7d
+    Example: presage cancel j3f2a90cc1b7
     """
     from presage.helper.places import jobs_place
 
@@ -51,7 +51,7 @@ def cancel(job_id: JobId, json: Json = False) -> None:
 def explain(job_id: JobId, json: Json = False) -> None:
     """Say what was decided about a job, when, by which rule, and why.
 
-    Example: presage explain 3f2a90cc1b7d
+    Example: presage explain j3f2a90cc1b7
     """
     from presage.helper.places import jobs_place
 
@@ -71,7 +71,7 @@ def events(
 ) -> None:
     """List what happened to a job: submissions, starts, progress, ends, decisions.
 
-    Example: presage events 3f2a90cc1b7d --json
+    Example: presage events j3f2a90cc1b7 --json
     """
     from presage.helper.places import jobs_place
 

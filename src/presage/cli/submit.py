@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from presage.cli._managed import hand_over, plan_order, script_order
 from presage.cli._output import Json, duration, emit_json, print_table, tell
 from presage.cli._requests import Days, HistoryFiles, On, QueueDays
 from presage.errors import UsageError
@@ -23,7 +24,19 @@ if TYPE_CHECKING:
     from presage.estimators.workloads import ScriptWorkload, Target
     from presage.traces import Trace
 
-OWN_OPTIONS = {"--yes", "--keep", "--dry-run", "--json", "--history", "--on", "--days", "--queue-days", "--help"}
+OWN_OPTIONS = {
+    "--yes",
+    "--keep",
+    "--dry-run",
+    "--json",
+    "--history",
+    "--on",
+    "--days",
+    "--queue-days",
+    "--help",
+    "--managed",
+    "--follow",
+}
 REFUSED = {"wrap", "test-only", "wait", "help", "usage", "version", "parsable", "comment"}
 """Options of sbatch after which it does not do, or does not say, what is counted on here."""
 
@@ -52,6 +65,15 @@ def submit(
     days: Days = 90,
     queue_days: QueueDays = 2,
     on: On = "slurm",
+    managed: Annotated[
+        bool,
+        typer.Option(
+            "--managed", help="Hand it to the plane, which brings it to its end past limits and failures."
+        ),
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="With --managed: tell what happens until it ends.")
+    ] = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="Arguments that look like options of this command are the script's.")
     ] = False,
@@ -65,7 +87,10 @@ def submit(
 
     Example: presage submit train.sbatch --epochs 50
 
-    Of a plan the first job is submitted, as planned.
+    Of a plan the first job is submitted, as planned. With --managed the plane takes a plan or a script over: it
+    submits, watches, goes on from checkpoints past the limit, and tries again after failures.
+
+    Example: presage submit --managed --follow plan.json
 
     Example: presage submit --dry-run --history sacct.txt train.sbatch
 
@@ -78,7 +103,12 @@ def submit(
 
     if yes + keep + dry_run > 1:
         raise UsageError("--yes, --keep and --dry-run exclude each other", expected="at most one of them")
+    if follow and not managed:
+        raise UsageError("--follow is about jobs that are --managed", remedy="`presage watch` follows any other")
     path, arguments, options = _split(call, raw=raw)
+    if Path(path).suffix == PLAN_SUFFIX and managed and not dry_run:
+        hand_over(plan_order(Path(path)), follow=follow, json=json)
+        return
     if Path(path).suffix == PLAN_SUFFIX:
         _submit_plan(Path(path), arguments, options, on=on, dry_run=dry_run, json=json)
         return
@@ -95,6 +125,10 @@ def submit(
     if not json:
         _print(script, advice, notes)
     answer = _decide(advice, yes=yes, keep=keep, dry_run=dry_run)
+    if managed and answer is not _Answer.LEAVE:
+        chosen = advice if answer is _Answer.CHANGE else None
+        hand_over(script_order(script, chosen, on), follow=follow, json=json)
+        return
     submission = make_submission(script, workload, advice if answer is _Answer.CHANGE else None, options, on=on)
     job_id = None if answer is _Answer.LEAVE else _hand_over(connector, submission)
     if job_id is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import re
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 60.0
+_MANAGED_ID = re.compile(r"j[0-9a-f]{11}")
 
 
 def watch(
@@ -45,7 +47,12 @@ def watch(
     Example: presage watch 4711
 
     Example: presage watch 4711 --once --json
+
+    The id of a job that was handed over (`presage submit --managed`) is followed through all its jobs on clusters.
     """
+    if _MANAGED_ID.fullmatch(job):
+        _watch_managed(job, once=once, json=json)
+        return
     from presage.cli._requests import connect, read_history
 
     connector = connect(on)
@@ -58,6 +65,20 @@ def watch(
             typer.echo(_sentence(view))
     if json:
         emit_json({"job": told[-1], "changes": told})
+
+
+def _watch_managed(job_id: str, *, once: bool, json: bool) -> None:
+    from presage.cli._managed import follow_job
+    from presage.helper.jobs import Job
+    from presage.helper.places import jobs_place
+
+    job = Job(job_id, jobs_place())
+    if not once:
+        follow_job(job, json=json)
+    elif json:
+        emit_json({"job": job.status()})
+    else:
+        typer.echo(repr(job))
 
 
 def _changes(connector: Connector, job: str, *, once: bool) -> Iterator[JobStatus]:

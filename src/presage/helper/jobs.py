@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from presage.helper.places import JobsPlace
     from presage.orchestrator.embedded import EmbeddedPlane
+    from presage.orchestrator.jobs import Order
     from presage.planner.plan import Plan
 
 _ENDED = ("completed", "failed", "cancelled")
@@ -66,13 +67,18 @@ def submit(plan: Plan, *, folder: str | Path = ".") -> Job:
     `folder` is where the program runs and saves itself. A job that this process leaves unfinished is taken up by
     the next `presage up`. Raises UsageError if the plan does not say what to run.
     """
-    from presage.orchestrator.jobs import order_document
     from presage.orchestrator.orders import order_of_plan
 
-    order = order_of_plan(plan, working_directory=Path(folder).absolute())
+    return hand_over(order_of_plan(plan, working_directory=Path(folder).absolute()))
+
+
+def hand_over(order: Order, *, look_after: bool = True) -> Job:
+    """Hand an order over, as `submit` does; without `look_after` nobody works on it before the next plane does."""
+    from presage.orchestrator.jobs import order_document
+
     place = jobs_place()
     made = place.hand_over(order_document(order))
-    if not place.is_remote:
+    if look_after and not place.is_remote:
         _look_after()
     return Job(str(made["job_id"]), place)
 

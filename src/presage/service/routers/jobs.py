@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
-JobId = Annotated[str, Path(pattern=r"^[0-9a-f]{12}$", description="The id that handing the job over returned.")]
+JobId = Annotated[str, Path(pattern=r"^j[0-9a-f]{11}$", description="The id that handing the job over returned.")]
 After = Annotated[int, Query(ge=0, lt=2**63, description="Only events numbered higher than this.")]
 _STREAM_PAUSE_S = 0.5
 _KEEP_ALIVE_S = 15.0

@@ -31,6 +31,8 @@ class _Form:
 _Recipe: TypeAlias = tuple[type | None, tuple[_Form | None, ...]]
 """Tuple or list, None for a single tensor, and what is in it."""
 
+_CHANGES_FIRST: _Recipe = (None, ())
+
 
 class _CannotKeyError(Exception):
     pass
@@ -53,10 +55,12 @@ class Memo:
         except KeyError:
             result = operator(*arguments, **named)
             if len(self._known) < _MOST_ENTRIES:
-                self._known[key] = _recipe(operator, arguments, result)
+                self._known[key] = _recipe(operator, arguments, result, key[1][0] if key[1] else None)
             return result
         if known is None:
             return operator(*arguments, **named)
+        if known is _CHANGES_FIRST:
+            return arguments[0]
         container, forms = known
         if container is None:
             return self._make(forms[0], arguments)
@@ -94,10 +98,18 @@ def _key(values: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _recipe(operator: torch._ops.OpOverload, arguments: tuple[Any, ...], result: Any) -> _Recipe | None:
-    """Return how to make such results again, None where they are more than new tensors or views of an argument."""
-    if operator.namespace != "aten" or operator._schema.is_mutable:
+def _recipe(
+    operator: torch._ops.OpOverload, arguments: tuple[Any, ...], result: Any, before: Any
+) -> _Recipe | None:
+    """Return how to make such results again, None where they are more than new tensors or views of an argument.
+
+    `before` is the form that the first argument had; what changes it in place and keeps its form returns it again.
+    """
+    if operator.namespace != "aten":
         return None
+    if operator._schema.is_mutable:
+        same = type(result) is FakeTensor and result is arguments[0] and _is_plain(result)
+        return _CHANGES_FIRST if same and _key((result,)) == (before,) else None
     container = type(result) if type(result) in (tuple, list) else None
     made = [each for each in (result if container else (result,)) if each is not None]
     if not made or not all(type(each) is FakeTensor and _is_plain(each) for each in made):
