@@ -73,6 +73,7 @@ def make_order(tmp_path: Path) -> MakeOrder:
         environment = {WORK: str(work_s), **changes.pop("environment", {})}
         places = (replace(place, **changes.pop("place", {})),)
         folder = changes.pop("run_folder", str(tmp_path / "run"))
+        changes["work_s"] = changes.pop("work_expected_s", None)
         return replace(
             Order("train", SCRIPT, places, environment=environment, run_folder=folder, signal_before_s=30),
             **changes,

@@ -8,14 +8,16 @@ memory), `checkpoint` (a file), `finished`. A line is written in one piece and n
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
 import os
 import resource
+import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +53,8 @@ class EventFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # One write to a file opened for appending: lines of several processes do not mix.
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            # A pipe in its place fails at once instead of waiting for a reader.
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o644)
             try:
                 os.write(handle, line.encode() + b"\n")
             finally:
@@ -63,17 +66,41 @@ class EventFile:
 
 
 def read_events(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
-    """Give the whole lines from `offset` on, each with the offset behind it; what is no event is passed over."""
+    """Give the whole lines from `offset` on, each with the offset behind it; what is no event is passed over.
+
+    Raises OSError for a file that is there and cannot be read.
+    """
+    for event, behind in read_lines(path, offset):
+        if event is not None:
+            yield event, behind
+
+
+def read_lines(path: Path, offset: int = 0) -> Iterator[tuple[Event | None, int]]:
+    """Give an event, or None, for every whole line from `offset` on, each with the offset behind it.
+
+    A file that has become shorter is read from its beginning; of a line that is too long its parts are given.
+    """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size < offset:
+                offset = 0
             file.seek(offset)
-            while (line := file.readline(_MOST_LINE_BYTES)).endswith(b"\n"):
+            while line := file.readline(_MOST_LINE_BYTES):
+                if not line.endswith(b"\n") and len(line) < _MOST_LINE_BYTES:
+                    return
                 offset += len(line)
-                event = _parse(line)
-                if event is not None:
-                    yield event, offset
+                yield _parse(line), offset
     except FileNotFoundError:
         return
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Return a file to read that is one: a pipe or a device in its place would never end. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    return os.fdopen(handle, "rb")
 
 
 def utilization() -> dict[str, float]:
@@ -86,9 +113,11 @@ def _parse(line: bytes) -> Event | None:
     try:
         document = json.loads(line)
         when = datetime.fromisoformat(document.pop("time"))
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
         return Event(when, str(document.pop("kind")), document)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        log.warning("Not an event: %.80r", line)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        log.info("Not an event: %.80r", line)
         return None
 
 

@@ -42,6 +42,7 @@ CONNECTORS: Registry[type[Connector]] = Registry(
     [
         Spec("local", f"{_HERE}.local:LocalConnector", "processes on this machine, with limits and a queue"),
         Spec("slurm", f"{_HERE}.slurm:SlurmConnector", "Slurm, through its own commands"),
+        Spec("tapis", f"{_HERE}.tapis:TapisConnector", "Tapis v3, which runs containers on many sites' clusters"),
     ],
 )
 

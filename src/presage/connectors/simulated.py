@@ -17,6 +17,7 @@ is one transaction. Time is that of the clock of this machine, `rate` times as f
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 import time
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from presage.errors import ClusterRefusedError, ClusterUnreachableError
 from presage.traces.schema import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
 WORK = "PRESAGE_SIMULATED_WORK_S"
 CHECKPOINT = "PRESAGE_SIMULATED_CHECKPOINT_S"
@@ -42,6 +43,10 @@ EXIT_CODE = "PRESAGE_SIMULATED_EXIT_CODE"
 _DEFAULT_WALLTIME_S = 3600.0
 _SECONDS_TO_OUT_OF_MEMORY = 5.0
 _TIMEOUT_S = 30.0
+_MOST_ID_DIGITS = 18
+_RANGES: dict[str, tuple[float, float]] = {
+    WORK: (0.0, 1e12), CHECKPOINT: (1e-3, 1e12), MEMORY: (0, 2**62), EXIT_CODE: (0, 255),
+}  # fmt: skip
 _PARTITION = "batch"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cluster (
@@ -76,6 +81,7 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
         self._properties = (clock(), rate, nodes, node_bytes, node_cores, limit_s)
 
     def submit(self, submission: Submission) -> str:
+        _check(submission.environment)
         with self._now() as (state, now_s):
             wanted = submission.nodes or 1
             nodes, limit_s = state.execute("SELECT nodes, limit_s FROM cluster").fetchone()
@@ -94,7 +100,7 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
             return str(row.lastrowid)
 
     def statuses(self, job_ids: Collection[str]) -> dict[str, JobStatus]:
-        wanted = json.dumps([int(each) for each in job_ids if each.isdecimal()])
+        wanted = json.dumps([int(each) for each in job_ids if _is_id(each)])
         with self._now() as (state, now_s):
             found = state.execute(
                 "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(?))", (wanted,)
@@ -105,8 +111,10 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
         return {str(row["id"]): _status(row) for row in found}
 
     def cancel(self, job_ids: Collection[str]) -> None:
-        for job_id in job_ids:
-            self.interrupt(job_id, Outcome.CANCELLED)
+        with self._now() as (state, now_s):
+            for job_id in filter(_is_id, job_ids):
+                _interrupt(state, now_s, job_id, Outcome.CANCELLED, "")
+            _start_what_fits(state, now_s)
 
     def find(self, key: str) -> str | None:
         with self._now() as (state, _):
@@ -116,14 +124,7 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
     def interrupt(self, job_id: str, outcome: Outcome, reason: str = "") -> None:
         """End a job now, as the failure of a node or a preemption would. Ended and unknown ones are left alone."""
         with self._now() as (state, now_s):
-            row = state.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
-            if row is None or row["state"] not in (Outcome.PENDING, Outcome.RUNNING):
-                return
-            if row["state"] == Outcome.RUNNING:
-                _keep_what_was_saved(state, row, now_s)
-            state.execute(
-                "UPDATE jobs SET state = ?, end_s = ?, reason = ? WHERE id = ?", (outcome, now_s, reason, job_id)
-            )
+            _interrupt(state, now_s, job_id, outcome, reason)
             _start_what_fits(state, now_s)
 
     def jobs_of_key(self, key: str) -> list[str]:
@@ -187,6 +188,35 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
         return now_s
 
 
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_ID_DIGITS
+
+
+def _check(environment: Mapping[str, str]) -> None:
+    """Raise ClusterRefusedError for what a job cannot do; found later, it would be everybody's trouble."""
+    for name, (least, most) in _RANGES.items():
+        text = environment.get(name, str(most))
+        try:
+            value = float(text) if name in (WORK, CHECKPOINT) else int(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value <= most:
+            raise ClusterRefusedError(f"The simulated cluster cannot use {name}={text[:40]!r}")
+
+
+def _interrupt(state: sqlite3.Connection, now_s: float, job_id: str, outcome: Outcome, reason: str) -> None:
+    row = state.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    if row is None or row["state"] not in (Outcome.PENDING, Outcome.RUNNING):
+        return
+    if row["state"] == Outcome.RUNNING:
+        _keep_what_was_saved(state, row, now_s)
+    # What it would have ended with is not what it ends with.
+    state.execute(
+        "UPDATE jobs SET state = ?, end_s = ?, reason = ?, exit_code = NULL WHERE id = ?",
+        (outcome, now_s, reason, job_id),
+    )
+
+
 def _advance(state: sqlite3.Connection, now_s: float) -> None:
     """Let everything happen that happens until now, in its order."""
     while True:
@@ -203,7 +233,8 @@ def _advance(state: sqlite3.Connection, now_s: float) -> None:
 def _start_what_fits(state: sqlite3.Connection, now_s: float) -> None:
     nodes, node_bytes = state.execute("SELECT nodes, node_bytes FROM cluster").fetchone()
     used = state.execute("SELECT coalesce(sum(nodes), 0) FROM jobs WHERE state = 'running'").fetchone()[0]
-    for row in state.execute("SELECT * FROM jobs WHERE state = 'pending' ORDER BY id").fetchall():
+    waiting = state.execute("SELECT * FROM jobs WHERE state = 'pending' ORDER BY id") if used < nodes else ()
+    for row in list(waiting):
         if used >= nodes:
             return
         submission = json.loads(row["submission"])

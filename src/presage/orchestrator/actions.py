@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from presage.orchestrator.facts import MEMORY_STEP, bigger_place, memory_ceiling_bytes
+from presage.orchestrator.facts import MEMORY_STEP, bigger_place, memory_ceiling_bytes, untried_places
 from presage.orchestrator.jobs import ManagedJob, Phase, Place, SubJob
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def next_sub_job(job: ManagedJob, decision: Decision) -> SubJob:
     divisor = last.batch_divisor if last is not None else 1
     match decision.action:
         case Action.CONTINUE | Action.SUBMIT_SUCCESSOR:
-            place = _for_the_rest(job, place, decision.facts.get("work_left_s"))
+            place = _for_the_rest(job, place, _left_s(job, decision))
         case Action.LONGER:
             place = _longer(place)
         case Action.MORE_MEMORY:
@@ -69,9 +69,34 @@ def next_sub_job(job: ManagedJob, decision: Decision) -> SubJob:
     return SubJob(number, f"presage-{job.job_id}-{number}", place, divisor, follows=follows, done_before=done)
 
 
+def why_not(job: ManagedJob, action: Action) -> str:
+    """Return why an action cannot be taken now, whichever rule asked for it; empty if it can."""
+    # Those that were cancelled count until the cluster says that they have ended: no two may run at once.
+    live = [each for each in job.sub_jobs if each.ending is None]
+    if action is Action.WAIT or action in ENDS:
+        return ""
+    if action is Action.CANCEL_SUCCESSOR:
+        heirs = [each for each in live if each.follows is not None and not each.is_cancelled_by_us]
+        return "" if heirs else "there is no successor"
+    if len(job.sub_jobs) >= job.order.most_sub_jobs:
+        return f"it has had {len(job.sub_jobs)} jobs on the cluster and may have no more"
+    if action is Action.SUBMIT_SUCCESSOR:
+        return "" if len(live) == 1 and live[0].is_running else "it needs one job that runs, and no other"
+    return "another job of it is there already" if live else ""
+
+
+def _left_s(job: ManagedJob, decision: Decision) -> float | None:
+    """Return how much work there will be for the next job; what is left of a running one's time is not."""
+    left_s = decision.facts.get("work_left_s")
+    if left_s is None:
+        return job.progress.left_s if job.progress is not None else None
+    if decision.action is Action.SUBMIT_SUCCESSOR:
+        used_s = float(decision.facts.get("limit_left_s") or 0.0) - job.order.signal_before_s
+        return float(left_s) - max(0.0, used_s)
+    return float(left_s)
+
+
 def _for_the_rest(job: ManagedJob, place: Place, left_s: float | None) -> Place:
-    if left_s is None and job.progress is not None:
-        left_s = job.progress.left_s
     if left_s is None or place.walltime_s is None:
         return place
     asked_s = max(_LEAST_WALLTIME_S, WALLTIME_MARGIN * left_s + job.order.signal_before_s)
@@ -94,7 +119,5 @@ def _with_more_memory(job: ManagedJob, place: Place) -> Place:
 
 
 def _elsewhere(job: ManagedJob, place: Place) -> Place:
-    tried = {(each.place.cluster, each.place.partition) for each in job.sub_jobs}
-    fresh = [each for each in job.order.places if (each.cluster, each.partition) not in tried]
     others = [each for each in job.order.places if each != place]
-    return (fresh or others or [place])[0]
+    return (untried_places(job) or others or [place])[0]

@@ -23,7 +23,7 @@ def job_document(job: ManagedJob, *, with_order: bool = False) -> dict[str, Any]
         "reason": job.reason,
         "created_at": job.created_at.isoformat(),
         "progress": None
-        if progress is None
+        if progress is None or not progress.is_known
         else {"done": progress.done, "total": progress.total, "left_s": progress.left_s},
         "sub_jobs": [_sub_job_document(each) for each in job.sub_jobs],
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from typing import TYPE_CHECKING
 
+from presage.client.events import open_regular
 from presage.client.run import EXIT_TO_BE_CONTINUED
 from presage.orchestrator.jobs import Ending
 from presage.traces.schema import Outcome
@@ -67,8 +69,8 @@ def _out_of_memory_in_disguise(status: JobStatus, output: Path | None) -> str:
 
 def _says_out_of_memory(output: Path) -> bool:
     try:
-        with output.open("rb") as file:
-            file.seek(max(0, output.stat().st_size - _TAIL_BYTES))
+        with open_regular(output) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
             tail = file.read(_TAIL_BYTES)
     except OSError:
         return False

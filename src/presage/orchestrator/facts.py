@@ -28,9 +28,11 @@ FACTS = {
     "more_memory_possible": "whether it may ask for more where it is",
     "bigger_place": "whether another place has more memory",
     "other_places": "how many other places it may run at",
+    "untried_places": "how many of them it was not submitted to yet",
     "longer_possible": "whether it may ask for more time where it is",
     "running": "whether a job of it runs",
     "has_successor": "whether the next one is submitted already",
+    "successor_cancelled": "whether somebody else cancelled the next one",
     "outlasts_limit": "whether it will not be done when its time is up",
     "limit_left_s": "seconds until its time is up",
     "work_left_s": "seconds until it is done, as measured or estimated",
@@ -48,22 +50,39 @@ def facts_of(job: ManagedJob, now: datetime, wait_s: float = 0.0) -> dict[str, A
         "sub_jobs_left": order.most_sub_jobs - len(job.sub_jobs),
         "resumable": order.is_resumable,
         "other_places": len(order.places) - 1,
+        "untried_places": len(untried_places(job)),
         "on_out_of_memory": order.on_out_of_memory.value,
         "wait_s": wait_s,
     }
-    if job.progress is not None and job.progress.total > 0:
+    if job.progress is not None and job.progress.is_known:
         facts["done"] = job.progress.done / job.progress.total
     wanted = [each for each in job.sub_jobs if not each.is_cancelled_by_us]
     live = [each for each in wanted if each.ending is None]
     running = [each for each in live if each.is_running]
     if running:
-        facts |= _facts_of_running(job, running[0], now, wait_s) | {"has_successor": len(live) > 1}
+        facts |= _facts_of_running(job, running[0], now, wait_s)
+        facts |= {"has_successor": len(live) > 1, "successor_cancelled": _is_heir_cancelled(wanted, running[0])}
         return facts
     ended = [each for each in wanted if each.ending is not None]
     # A waiting job that was submitted because of how the last one ended leaves nothing to decide.
-    if ended and all(each.follows == ended[-1].cluster_job_id for each in live):
+    if ended and all(each.follows is not None and each.follows == _last(ended).cluster_job_id for each in live):
         facts |= _facts_of_ending(job, ended) | {"has_successor": bool(live)}
     return facts
+
+
+def untried_places(job: ManagedJob) -> list[Place]:
+    """Return the places of the order that no job was submitted to."""
+    tried = {(each.place.cluster, each.place.partition) for each in job.sub_jobs}
+    return [each for each in job.order.places if (each.cluster, each.partition) not in tried]
+
+
+def _last(ended: list[SubJob]) -> SubJob:
+    """Return the job whose end counts: one that completed, whatever became of those after it, else the last."""
+    return next((each for each in ended if each.ending is Ending.COMPLETED), ended[-1])
+
+
+def _is_heir_cancelled(wanted: list[SubJob], running: SubJob) -> bool:
+    return any(each.number > running.number and each.ending is Ending.CANCELLED for each in wanted)
 
 
 def bigger_place(job: ManagedJob, place: Place) -> Place | None:
@@ -81,7 +100,7 @@ def memory_ceiling_bytes(job: ManagedJob, place: Place) -> int | None:
 
 
 def _facts_of_ending(job: ManagedJob, ended: list[SubJob]) -> dict[str, Any]:
-    last = ended[-1]
+    last = _last(ended)
     place, ceiling = last.place, memory_ceiling_bytes(job, last.place)
     fruitless = _fruitless(ended)
     return {

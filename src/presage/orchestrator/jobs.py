@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import difflib
+import math
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -152,11 +154,19 @@ class Progress:
     per_s: float | None = None
     offset: int = 0
     """Where in the file of its events it was read to."""
+    told: float | None = None
+    """What was done when its progress was last made an event."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it has told of any; without a total only the file of its events was begun to be read."""
+        return self.total > 0
 
     @property
     def left_s(self) -> float | None:
         """How long the rest takes at that rate."""
-        return (self.total - self.done) / self.per_s if self.per_s else None
+        left_s = (self.total - self.done) / self.per_s if self.per_s else None
+        return left_s if left_s is not None and math.isfinite(left_s) else None
 
 
 @dataclass(frozen=True)
@@ -189,7 +199,10 @@ class ManagedJob:
 
 
 _ORDER: TypeAdapter[Order] = TypeAdapter(Order)
-_PLACE: TypeAdapter[Place] = TypeAdapter(Place)
+_MOST = 2**63
+_MOST_PLACES = 100
+_MOST_VARIABLES = 5000
+_MOST_SUB_JOBS = 10_000
 
 
 def order_document(order: Order) -> dict[str, Any]:
@@ -198,14 +211,54 @@ def order_document(order: Order) -> dict[str, Any]:
     return document
 
 
+def stored_order(document: Any) -> Order:
+    """Return an order that was taken before: what is asked of new ones may have become more."""
+    return _ORDER.validate_python(document)
+
+
 def parse_order(document: Any) -> Order:
-    """Return the order in a document. Raises InputError saying what is wrong with it."""
+    """Return the order in a document. Raises InputError saying what is wrong with it.
+
+    What no cluster could take is refused here, where somebody still listens, and not when it is submitted.
+    """
+    from presage.orchestrator.submissions import problem_with
+
     try:
         order = _ORDER.validate_python(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"The job cannot be taken: {place or 'it'}: {first['msg']}") from None
-    if not order.places:
-        raise InputError("The job cannot be taken: it has no place to run at", expected="at least one place")
+    problem = _unknown_field(document) or _problem_with_numbers(order) or problem_with(order)
+    if problem:
+        raise InputError(f"The job cannot be taken: {problem}")
     return order
+
+
+def _unknown_field(document: Any) -> str:
+    for part, kind in [(document, Order), *((each, Place) for each in document.get("places", ()))]:
+        known = [each.name for each in fields(kind)]
+        for name in part if isinstance(part, dict) else ():
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, 1)
+                return f"it has no field {str(name)[:40]!r}" + (f"; did you mean {close[0]!r}?" if close else "")
+    return ""
+
+
+def _problem_with_numbers(order: Order) -> str:
+    if not 1 <= len(order.places) <= _MOST_PLACES:
+        return f"it has {len(order.places)} places to run at, and needs 1 to {_MOST_PLACES}"
+    if len(order.environment) > _MOST_VARIABLES or len(order.arguments) > _MOST_VARIABLES:
+        return f"it has more than {_MOST_VARIABLES} arguments or variables of the environment"
+    amounts = {
+        "work_s": order.work_s,
+        "memory_ceiling_bytes": order.memory_ceiling_bytes,
+        **{f"places.{index}.limit_s": each.limit_s for index, each in enumerate(order.places)},
+        **{f"places.{index}.most_memory_bytes": each.most_memory_bytes for index, each in enumerate(order.places)},
+    }
+    for name, amount in amounts.items():
+        if amount is not None and not 0 < amount < _MOST:
+            return f"{name} is {amount}, and must be a number above 0"
+    if not 1 <= order.most_sub_jobs <= _MOST_SUB_JOBS or not 1 <= order.most_failures <= _MOST_SUB_JOBS:
+        return f"most_sub_jobs and most_failures must be from 1 to {_MOST_SUB_JOBS}"
+    return ""

@@ -12,6 +12,7 @@ an action and a reason, or None. They are asked first.
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
 import tomllib
@@ -30,6 +31,8 @@ from presage.orchestrator.facts import FACTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 _COMPARISON = re.compile(r"(<=|>=|<|>) *(-?[0-9.]+)")
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -86,10 +89,9 @@ class Rules:
     def decide(self, facts: dict[str, Any]) -> Decision | None:
         """Return what the first rule that applies says; None if none does, and all goes on as it is."""
         for name, advise in self.advisors:
-            advice = advise(dict(facts))
+            advice = _advice(name, advise, facts)
             if advice is not None:
-                action, reason = advice
-                return Decision(name, Action(action), reason, facts)
+                return advice
         for rule in self.table:
             if rule.applies(facts):
                 return Decision(rule.name, rule.action, _spelled(rule.reason, facts), facts)
@@ -153,6 +155,19 @@ def _spelled(reason: str, facts: dict[str, Any]) -> str:
         return reason.format_map(facts)
     except (KeyError, ValueError, IndexError, AttributeError):  # an operator's own words; better said than lost
         return reason
+
+
+def _advice(name: str, advise: Any, facts: dict[str, Any]) -> Decision | None:
+    """Return what a rule of another package says; one that fails says nothing, and that is logged."""
+    try:
+        advice = advise(dict(facts))
+        if advice is None:
+            return None
+        action, reason = advice
+        return Decision(name, Action(action), str(reason), facts)
+    except Exception as error:  # noqa: BLE001  (somebody else's code: the plane must outlive it)
+        log.warning("The rule %s failed and is passed over: %r", name, error)
+        return None
 
 
 @lru_cache(maxsize=1)

@@ -12,46 +12,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
 from sqlalchemy import func, or_, select, update
 
-from presage.connectors._base import JobStatus
 from presage.errors import UnknownNameError
-from presage.orchestrator.jobs import (
-    FINAL,
-    ManagedJob,
-    Order,
-    Phase,
-    Progress,
-    SubJob,
-    order_document,
-    parse_order,
-)
+from presage.orchestrator.claims import Change, Claim
+from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document
+from presage.orchestrator.rows import jobs_of_rows, keep_change, parts, plain_text, record_answers, tell, where_in
 from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRow, SubJobRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
-    from sqlalchemy.orm import Session
-
+    from presage.connectors._base import JobStatus
     from presage.database import Database
-    from presage.orchestrator.rules import Decision
 
 LOCK = "plane"
-_SUB_JOB: TypeAdapter[SubJob] = TypeAdapter(SubJob)
-_STATUS: TypeAdapter[JobStatus] = TypeAdapter(JobStatus)
-_PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The right to change a job until then."""
-
-    job: ManagedJob
-    token: str
-    until: datetime
-    due_at: datetime
-    """What was due when it was taken; who wakes the job meanwhile changes it."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +55,13 @@ class Store:
     def add(self, owner: str, order: Order) -> ManagedJob:
         """Take a job over; it is due at once."""
         now = self._now()
-        job = ManagedJob(uuid.uuid4().hex[:12], owner, order, Phase.ACTIVE, now)
+        job = ManagedJob(f"j{uuid.uuid4().hex[:11]}", owner, order, Phase.ACTIVE, now)
         with self._database.writing(LOCK) as session:
             session.add(
                 JobRow(
                     job_id=job.job_id,
-                    owner=owner,
-                    name=order.name,
+                    owner=plain_text(owner),
+                    name=plain_text(order.name),
                     order=order_document(order),
                     phase=job.phase.value,
                     reason="",
@@ -95,7 +70,7 @@ class Store:
                 )
             )
             session.flush()
-            _tell(session, job.job_id, now, "handed-over", {"owner": owner, "name": order.name})
+            tell(session, job.job_id, now, "handed-over", {"owner": owner, "name": order.name})
         return job
 
     def get(self, job_id: str) -> ManagedJob:
@@ -104,7 +79,7 @@ class Store:
             row = session.get(JobRow, job_id)
             if row is None:
                 raise UnknownNameError("job", job_id, [])
-            return _job(session, row)
+            return jobs_of_rows(session, [row])[0]
 
     def jobs(self, owner: str | None = None, *, active_only: bool = False, most: int = 1000) -> list[ManagedJob]:
         """Return jobs, the newest first; of one owner, if one is named."""
@@ -114,7 +89,7 @@ class Store:
         if active_only:
             wanted = wanted.where(JobRow.phase.in_([Phase.ACTIVE, Phase.STOPPING]))
         with self._database.reading() as session:
-            return [_job(session, row) for row in session.scalars(wanted)]
+            return jobs_of_rows(session, session.scalars(wanted).all())
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs there are of each phase."""
@@ -131,8 +106,8 @@ class Store:
                 raise UnknownNameError("job", job_id, [])
             if row.phase == Phase.ACTIVE:
                 row.phase, row.due_at = Phase.STOPPING.value, now
-                _tell(session, job_id, now, "stop-asked", {})
-            return _job(session, row)
+                tell(session, job_id, now, "stop-asked", {})
+            return jobs_of_rows(session, [row])[0]
 
     def decisions(self, job_id: str) -> list[dict[str, Any]]:
         """Return what was decided about a job, in order."""
@@ -159,8 +134,8 @@ class Store:
                 Happened(row.number, row.job_id, row.at, row.kind, row.values) for row in session.scalars(wanted)
             ]
 
-    def claim_jobs(self, plane: str, lease_s: float, most: int = 20) -> list[Claim]:
-        """Take the jobs that are due and that nobody looks after."""
+    def claim_jobs(self, plane: str, lease_s: float, most: int = 50, leave: Collection[str] = ()) -> list[Claim]:
+        """Take the jobs that are due and that nobody looks after, but those to `leave` to other planes."""
         now = self._now()
         until = now + timedelta(seconds=lease_s)
         due = (
@@ -170,46 +145,42 @@ class Store:
             .order_by(JobRow.due_at)
             .limit(most)
         )
+        if leave:
+            due = due.where(JobRow.job_id.not_in(list(leave)))
+        with self._database.reading() as session:
+            if session.execute(due.with_only_columns(JobRow.job_id).limit(1)).first() is None:
+                return []  # without keeping those from writing who have something to write
         with self._database.writing(LOCK) as session:
-            claims = []
-            for row in session.scalars(due).all():
+            rows = session.scalars(due).all()
+            for row in rows:
                 row.claim_token, row.claimed_by, row.claimed_until = uuid.uuid4().hex, plane, until
-                claims.append(Claim(_job(session, row), row.claim_token, until, row.due_at))
-            return claims
+            return [
+                Claim(job, row.claim_token or "", until, row.due_at, lease_s)
+                for row, job in zip(rows, jobs_of_rows(session, rows), strict=True)
+            ]
 
-    def keep(
-        self,
-        claim: Claim,
-        job: ManagedJob,
-        *,
-        decision: Decision | None = None,
-        events: Iterable[tuple[str, dict[str, Any]]] = (),
-        release_until: datetime | None = None,
-    ) -> bool:
-        """Write a job as its claim's holder has left it; False, and nothing written, if the claim is gone.
+    def keep(self, changes: Sequence[Change], soon_s: float = 0.0) -> list[bool]:
+        """Write jobs as the holders of their claims have left them; of each whether that was done.
 
-        With `release_until` the claim is given back, and the job is due then, unless somebody has woken it since.
+        Nothing is written of a job whose claim is gone, or that has ended. A cluster that got a job, or was told
+        to cancel one, is asked in `soon_s` at the latest.
         """
         now = self._now()
         with self._database.writing(LOCK) as session:
-            row = session.get(JobRow, claim.job.job_id)
-            if row is None or row.claim_token != claim.token or row.phase in FINAL:
-                return False
-            was_stopped = row.phase == Phase.STOPPING and job.phase is Phase.ACTIVE
-            row.phase = row.phase if was_stopped else job.phase.value
-            row.reason = job.reason
-            row.progress = None if job.progress is None else _PROGRESS.dump_python(job.progress, mode="json")
-            for sub_job in job.sub_jobs:
-                _keep_sub_job(session, job.job_id, sub_job, is_over=job.phase in FINAL)
-            for kind, values in events:
-                _tell(session, job.job_id, now, kind, values)
-            if decision is not None:
-                _keep_decision(session, job.job_id, now, decision)
-            if release_until is not None:
-                row.claim_token = row.claimed_by = row.claimed_until = None
-                if row.due_at == claim.due_at and not was_stopped:
-                    row.due_at = release_until
-            return True
+            ids = [change.claim.job.job_id for change in changes]
+            rows = {row.job_id: row for row in where_in(session, JobRow, ids)}
+            sub_rows = {(row.job_id, row.number): row for row in where_in(session, SubJobRow, ids)}
+            news: set[str] = set()
+            kept = [
+                keep_change(session, change, rows.get(job_id), sub_rows, now, news)
+                for change, job_id in zip(changes, ids, strict=True)
+            ]
+            soon = now + timedelta(seconds=soon_s)
+            for cluster in news:
+                watch = session.get(ClusterRow, cluster)
+                if watch is not None:
+                    watch.pause_s, watch.due_at = 0.0, min(watch.due_at, soon)
+            return kept
 
     def renew(self, claim: Claim, lease_s: float) -> Claim | None:
         """Return the claim with more time; None if it is gone."""
@@ -231,6 +202,10 @@ class Store:
     def claim_cluster(self, name: str, plane: str, lease_s: float) -> str | None:
         """Take the right to ask a cluster, if it is due and nobody is asking; returns the token."""
         now = self._now()
+        with self._database.reading() as session:
+            row = session.get(ClusterRow, name)
+            if row is not None and row.due_at > now:
+                return None
         with self._database.writing(LOCK) as session:
             row = session.get(ClusterRow, name)
             if row is None:
@@ -254,109 +229,38 @@ class Store:
         token: str,
         asked: Sequence[str],
         statuses: dict[str, JobStatus],
-        pause_s: Callable[[bool], float],
+        *,
+        pauses_s: tuple[float, float] = (0.0, 0.0),
+        misses: int = 1,
     ) -> int:
         """Write what a cluster said of the jobs it was asked about, and wake those whose state is another.
 
-        `pause_s` says how long to leave the cluster alone, given whether anything changed. Returns how many did.
+        A job that it did not know is woken every so many `misses`. The cluster is left alone for the first of
+        the pauses if something changed, else for twice as long as before, up to the second. Returns how many
+        jobs were woken.
         """
         now = self._now()
         with self._database.writing(LOCK) as session:
             watch = session.get(ClusterRow, cluster)
             if watch is None or watch.claim_token != token:
                 return 0
-            rows = session.scalars(select(SubJobRow).where(SubJobRow.cluster == cluster, SubJobRow.is_live)).all()
-            known = set(asked)
-            changed = [row.job_id for row in rows if row.cluster_job_id in known and _take_status(row, statuses)]
-            if changed:
-                session.execute(update(JobRow).where(JobRow.job_id.in_(changed)).values(due_at=now))
-            watch.pause_s = pause_s(bool(changed))
+            answers = record_answers(session, cluster, set(asked), statuses)
+            woken = {job_id for job_id, is_news, missed in answers if is_news or (missed and missed % misses == 0)}
+            for part in parts(woken):
+                session.execute(update(JobRow).where(JobRow.job_id.in_(part)).values(due_at=now))
+            least_s, most_s = pauses_s
+            changed = any(is_news for _, is_news, _ in answers)
+            longer_s = min(most_s, max(least_s, 2 * watch.pause_s))
+            watch.pause_s = least_s if changed or not asked else longer_s
             watch.due_at = now + timedelta(seconds=watch.pause_s)
             watch.claim_token = watch.claimed_by = watch.claimed_until = None
-            return len(changed)
+            return len(woken)
 
-    def postpone_cluster(self, cluster: str, token: str, pause_s: float) -> None:
-        """Leave a cluster alone for a while that did not answer."""
+    def postpone_cluster(self, cluster: str, token: str, pauses_s: tuple[float, float]) -> None:
+        """Leave a cluster alone that did not answer: for twice as long as before, between two bounds."""
         with self._database.writing(LOCK) as session:
             watch = session.get(ClusterRow, cluster)
             if watch is not None and watch.claim_token == token:
-                watch.due_at, watch.pause_s = self._now() + timedelta(seconds=pause_s), pause_s
+                watch.pause_s = min(pauses_s[1], max(pauses_s[0], 2 * watch.pause_s))
+                watch.due_at = self._now() + timedelta(seconds=watch.pause_s)
                 watch.claim_token = watch.claimed_by = watch.claimed_until = None
-
-    def pause_of(self, cluster: str) -> float:
-        """Return how long the last pause between two questions was."""
-        with self._database.reading() as session:
-            row = session.get(ClusterRow, cluster)
-            return row.pause_s if row is not None else 0.0
-
-
-def _job(session: Session, row: JobRow) -> ManagedJob:
-    subs = session.scalars(select(SubJobRow).where(SubJobRow.job_id == row.job_id).order_by(SubJobRow.number))
-    return ManagedJob(
-        job_id=row.job_id,
-        owner=row.owner,
-        order=parse_order(row.order),
-        phase=Phase(row.phase),
-        created_at=row.created_at,
-        sub_jobs=tuple(_sub_job(each) for each in subs),
-        progress=None if row.progress is None else _PROGRESS.validate_python(row.progress),
-        reason=row.reason,
-    )
-
-
-def _sub_job(row: SubJobRow) -> SubJob:
-    status = None if row.status is None else _STATUS.validate_python(row.status)
-    return replace(_SUB_JOB.validate_python(row.document), status=status, misses=row.misses)
-
-
-def _keep_sub_job(session: Session, job_id: str, sub_job: SubJob, *, is_over: bool) -> None:
-    document = _SUB_JOB.dump_python(replace(sub_job, status=None, misses=0), mode="json")
-    row = session.get(SubJobRow, (job_id, sub_job.number))
-    if row is None:
-        row = SubJobRow(
-            job_id=job_id, number=sub_job.number, key=sub_job.key, cluster=sub_job.place.cluster, misses=0
-        )
-        session.add(row)
-    row.document = document
-    row.cluster_job_id = sub_job.cluster_job_id
-    row.is_live = sub_job.ending is None and not is_over
-
-
-def _keep_decision(session: Session, job_id: str, now: datetime, decision: Decision) -> None:
-    session.add(
-        DecisionRow(
-            job_id=job_id,
-            at=now,
-            rule=decision.rule,
-            action=decision.action.value,
-            reason=decision.reason,
-            facts=decision.facts,
-        )
-    )
-    _tell(
-        session,
-        job_id,
-        now,
-        "decided",
-        {"rule": decision.rule, "action": decision.action.value, "reason": decision.reason},
-    )
-
-
-def _take_status(row: SubJobRow, statuses: dict[str, JobStatus]) -> bool:
-    """Write what was said of a job; returns whether its state is another than before."""
-    status = statuses.get(row.cluster_job_id or "")
-    if status is None:
-        row.misses += 1
-        return True
-    row.misses = 0
-    before = row.status
-    row.status = _STATUS.dump_python(status, mode="json")
-    # A cluster that answers out of order does not take back an end.
-    if before is not None and _STATUS.validate_python(before).is_final and not status.is_final:
-        row.status = before
-        return False
-    return before is None or before["state"] != row.status["state"]
-
-
-def _tell(session: Session, job_id: str, now: datetime, kind: str, values: dict[str, Any]) -> None:
-    session.add(EventRow(job_id=job_id, at=now, kind=kind, values=values))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from presage.client.run import FOLDER_VARIABLE
 from presage.connectors._base import Submission
+from presage.errors import UsageError
+from presage.orchestrator.jobs import ManagedJob, Phase, SubJob
 
 if TYPE_CHECKING:
-    from presage.orchestrator.jobs import ManagedJob, SubJob
+    from presage.orchestrator.jobs import Order
 
 BATCH_DIVISOR = "PRESAGE_BATCH_DIVISOR"
 """By how much a job that ran out of memory should divide its batch, and multiply its accumulation."""
@@ -45,10 +49,33 @@ def submission_of(job: ManagedJob, sub_job: SubJob) -> Submission:
         memory_bytes=place.memory_bytes,
         walltime_s=place.walltime_s,
         signal="USR1" if order.is_resumable else None,
-        signal_before_s=order.signal_before_s,
+        signal_before_s=_signal_before_s(order, place.walltime_s),
         depends_on=() if sub_job.follows is None else (sub_job.follows,),
         requeue=False,
     )
+
+
+def problem_with(order: Order) -> str:
+    """Return why an order could be submitted to no cluster at all; empty if it could."""
+    job = ManagedJob("0" * 12, "", order, Phase.ACTIVE, datetime.min.replace(tzinfo=UTC))
+    try:
+        for place in order.places:
+            submission = submission_of(job, SubJob(1, "presage-0-1", place))
+            for each in fields(submission):
+                str(getattr(submission, each.name)).encode()
+            place.cluster.encode()
+    except UsageError as error:
+        return str(error).rstrip(".")
+    except UnicodeEncodeError:
+        return "a text of it has half a character in it"
+    if order.run_folder is not None and not Path(order.run_folder).is_absolute():
+        return f"its run folder {order.run_folder[:80]!r} is not absolute, and the plane works elsewhere"
+    return ""
+
+
+def _signal_before_s(order: Order, walltime_s: float | None) -> float:
+    """Return how long before its limit a job is told to save; not before half of a short one has passed."""
+    return order.signal_before_s if walltime_s is None else min(order.signal_before_s, walltime_s / 2)
 
 
 def make_run_folder(job: ManagedJob) -> None:
