@@ -25,7 +25,7 @@ run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read
 test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-torch: $(VENV)/.torch  ## Add torch, sb3-contrib and opacus, with which models and policies are trained, for the tests of training
+torch: $(VENV)/.torch  ## Add torch and what stands on it, for the tests of training and of estimates
 
 lint: $(VENV)/.dev  ## Check format, style, types and the order of the rooms
 	$(BIN)/ruff format --check .
@@ -59,7 +59,7 @@ $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/.torch: $(VENV)/.dev
-	$(PIP) --editable '.[dev,rl,private]'
+	$(PIP) --editable '.[dev,rl,private,onnx,hf,lightning,keras]'
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml constraints.txt

@@ -24,6 +24,7 @@ class _Form:
     stride: tuple[int, ...]
     dtype: torch.dtype
     offset: int
+    """Into the storage; of a view counted from where the first argument begins in it."""
     is_view: bool
     """Of the first argument."""
 
@@ -48,7 +49,12 @@ class Memo:
     def run(self, operator: torch._ops.OpOverload, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Return what the operator returns."""
         try:
-            key = (operator, _key(arguments), _key(tuple(named.items())) if named else None)
+            key = (
+                operator,
+                _key(arguments),
+                _key(tuple(named.items())) if named else None,
+                _place(operator, arguments),
+            )
             known = self._known[key]
         except _CannotKeyError:
             return operator(*arguments, **named)
@@ -72,21 +78,30 @@ class Memo:
         with in_kernel_invocation_manager(self._mode):
             if form.is_view:
                 plain = torch.empty(0, dtype=form.dtype, device="meta")
-                plain.set_(arguments[0].untyped_storage(), form.offset, form.shape, form.stride)
+                offset = arguments[0].storage_offset() + form.offset
+                plain.set_(arguments[0].untyped_storage(), offset, form.shape, form.stride)
             else:
                 plain = torch.empty_strided(form.shape, form.stride, dtype=form.dtype, device="meta")
         return FakeTensor(self._mode, plain, _CPU)
 
 
+def _place(operator: torch._ops.OpOverload, arguments: tuple[Any, ...]) -> int | None:
+    """Return where the first argument begins, for the one operator whose result has a place of its own."""
+    return arguments[0].storage_offset() if operator._opname == "as_strided" else None
+
+
 def _key(values: tuple[Any, ...] | list[Any]) -> tuple[Any, ...]:
-    """Return the form of arguments. Numbers come with their type, as 1 is equal to 1.0 and to True."""
+    """Return the form of arguments. Numbers come with their type, as 1 is equal to 1.0 and to True.
+
+    Where in its storage a tensor begins is no part of it: steps of a sequence are alike but for that.
+    """
     parts: list[Any] = []
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
             if not _is_plain(value):
                 raise _CannotKeyError
-            parts.append((value.shape, value.stride(), value.dtype, value.storage_offset()))
+            parts.append((value.shape, value.stride(), value.dtype))
         elif kind is tuple or kind is list:
             parts.append(_key(value))
         elif value is None or kind in (int, float, bool, str, torch.dtype, torch.device, torch.memory_format):
@@ -121,10 +136,11 @@ def _recipe(
             return None
     elif len(set(new)) < len(new) or old & set(new) or not all(_is_whole(each) for each in made):
         return None
+    begin = arguments[0].storage_offset() if operator.is_view else 0
     forms = tuple(
         None
         if each is None
-        else _Form(each.shape, each.stride(), each.dtype, each.storage_offset(), operator.is_view)
+        else _Form(each.shape, each.stride(), each.dtype, each.storage_offset() - begin, operator.is_view)
         for each in (result if container else (result,))
     )
     return container, forms
