@@ -28,6 +28,7 @@ from presage.cli import (
     policy,
     simulate,
     submit,
+    sweep,
     synth,
     systems,
     trace,
@@ -65,6 +66,7 @@ app.add_typer(synth.app, name="synth")
 app.add_typer(systems.app, name="systems")
 app.command()(estimate.estimate)
 app.command()(plan.plan)
+app.command()(sweep.sweep)
 # What stands behind the script is the script's.
 app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
 app.command()(watch.watch)
