@@ -1,23 +1,34 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
 import pytest
 
+from presage.client.run import EXIT_TO_BE_CONTINUED
 from presage.connectors import CONNECTORS, Connector
 from presage.connectors.tapis import Application, Runtime, TapisConnector
+from presage.connectors.tapis.programs import run_program
+from presage.database import Database
 from presage.errors import ClusterRefusedError, ClusterTimeoutError, ConfigError, UsageError
+from presage.orchestrator.jobs import FINAL, Ending, Order, Place
+from presage.orchestrator.plane import Pace, Plane
+from presage.orchestrator.store import Store
 from presage.testing.connectors import LONG_S, ConnectorContract
 from presage.testing.tapis import FakeTapis
 from presage.traces.schema import Outcome
 
-RATE = 40
+RATE = 25
 NODES = 2
 GIB = 2**30
+ESTIMATOR = Path(__file__).parents[2] / "containers" / "peak-memory" / "estimator.py"
 APPLICATION = Application(image="docker://example.org/training:1")
 LOGIN = {"username": FakeTapis.username, "password": FakeTapis.password}
 
@@ -104,6 +115,13 @@ class TestTapis(ConnectorContract):
         assert told[0].time is not None
         with pytest.raises(UsageError, match="too long"):
             connector.tell(job_id, {"text": "x" * 20_000})
+
+    def test_a_job_is_told_before_a_limit_that_is_tapiss_own(
+        self, connector: TapisConnector, tmp_path: Path
+    ) -> None:
+        script = "trap 'exit 9' USR1\nwhile :; do sleep 0.1; done"
+        status = self.run(connector, self.submission(tmp_path, script, signal="USR1", signal_before_s=590.0))
+        assert (status.exit_code, status.walltime_s) == (9, 600.0)
 
     def test_a_limit_that_is_no_whole_minute_becomes_one(self, connector: TapisConnector, tmp_path: Path) -> None:
         job_id = connector.submit(self.job(tmp_path, walltime_s=61.0))
@@ -240,3 +258,67 @@ def test_settings_come_from_the_environment(tapis: FakeTapis, monkeypatch: pytes
         kind()
     monkeypatch.setenv("PRESAGE_TAPIS_URL", tapis.base_url)
     assert kind().find("a") is None
+
+
+@pytest.mark.parametrize(("peak", "code"), [(1000, 0), (None, 3)])
+def test_an_estimator_answers_as_an_application_of_tapis(tapis: FakeTapis, peak: int | None, code: int) -> None:
+    """With a program that is in the repository as an image, whose contract is standard input and output."""
+    program = [sys.executable, "-I", str(ESTIMATOR)]
+    profile = None if peak is None else {"peak_bytes": peak, "reserved_bytes": peak, "parts": {}}
+    request = {
+        "api": 1,
+        "quantity": "memory",
+        "workload": {"kind": "training"},
+        "target": None,
+        "profile": profile,
+    }
+    document = json.dumps(request).encode()
+    expected = subprocess.run(program, input=document, capture_output=True)
+    connector = connect(tapis.base_url)
+    result = run_program(connector, f"estimate-{code}", program, document, timeout_s=30)
+    assert (result.exit_code, result.output) == (expected.returncode, expected.stdout) == (code, expected.stdout)
+    assert json.loads(result.output)["api"] == 1
+    before = tapis.calls.count("jobs.submitJob")
+    assert run_program(connector, f"estimate-{code}", program, document, timeout_s=30) == result
+    assert tapis.calls.count("jobs.submitJob") == before
+
+
+def test_a_program_without_an_answer_is_an_error(tapis: FakeTapis) -> None:
+    connector = connect(tapis.base_url)
+    with pytest.raises(ClusterTimeoutError, match="is cancelled"):
+        run_program(connector, "slow", ["sleep", "1000"], b"", walltime_s=36_000, timeout_s=0.5)
+    with pytest.raises(ClusterRefusedError, match="No such file"):
+        run_program(connector, "absent", ["/no/such/program"], b"", timeout_s=30)
+
+
+CASCADE = f"""#!/bin/sh
+trap 'exit {EXIT_TO_BE_CONTINUED}' USR1
+cd "$PRESAGE_RUN_FOLDER" || exit 1
+touch steps
+while [ "$(wc -l < steps)" -lt 12 ]; do sleep 0.1; echo "$PRESAGE_SUB_JOB" >> steps; done
+"""
+
+
+def test_a_plane_brings_a_job_to_its_end_over_several_jobs_of_tapis(tapis: FakeTapis, tmp_path: Path) -> None:
+    """Each job of Tapis is told to stop before its limit, and the next one goes on; the last one completes."""
+
+    def now() -> datetime:
+        return datetime.fromisoformat(tapis.machine.now())
+
+    store = Store(Database(f"sqlite:///{tmp_path / 'plane.sqlite'}"), now)
+    plane = Plane(store, {"tapis": connect(tapis.base_url)}, pace=Pace(most_pause_s=10), now=now)
+    place = Place("tapis", walltime_s=60, limit_s=60, partition="normal")
+    order = Order("cascade", CASCADE, (place,), run_folder=str(tmp_path / "run"), signal_before_s=30)
+    job = store.add("ann", order)
+    deadline_s = time.monotonic() + 60
+    while job.phase not in FINAL and time.monotonic() < deadline_s:
+        plane.step()
+        time.sleep(0.05)
+        job = store.get(job.job_id)
+    endings = [sub_job.ending for sub_job in job.sub_jobs]
+    assert endings[-1] is Ending.COMPLETED, endings
+    # On a machine that is very busy a job may meet its limit before it hears of it.
+    assert set(endings[:-1]) - {Ending.TIMEOUT} == {Ending.CONTINUED}, endings
+    steps = (tmp_path / "run" / "steps").read_text().split()
+    assert steps == sorted(steps, key=int)
+    assert len(steps) == 12

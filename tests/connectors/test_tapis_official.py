@@ -16,6 +16,7 @@ import pytest
 
 from presage.connectors import Submission
 from presage.connectors.tapis import Application, TapisConnector
+from presage.connectors.tapis.programs import run_program
 from presage.testing.tapis import FakeTapis, Specification
 from presage.testing.tapis.services import ROUTES
 from presage.testing.tapis.specification import SERVICES
@@ -221,6 +222,7 @@ def test_all_that_the_connector_asks_is_as_tapis_has_it(tapis: FakeTapis, tmp_pa
     connector.cancel(ids)
     operations = set(ROUTES) - {name for name in ROUTES if name.startswith("tenants.")}
     unused = {"systems.getSystems", "jobs.getJobList", "jobs.getJob", "jobs.getJobStatus"}
+    assert run_program(connector, "program", ["cat"], b"\0 any bytes").output == b"\0 any bytes"
     assert set(tapis.calls) == operations - unused
     assert tapis.violations == []
 

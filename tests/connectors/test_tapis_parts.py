@@ -280,6 +280,14 @@ def test_a_queue_without_sizes_is_listed_and_not_enabled() -> None:
     assert unsized.limits.max_nodes == 8
 
 
+def test_node_types_of_nearly_the_same_size_are_kept_apart() -> None:
+    queues = [{"name": f"q{mib}", "maxCoresPerNode": 4, "maxMemoryMB": mib} for mib in (2048, 2050, 2048)]
+    system = make_system({"id": "s", "canExec": True, "batchLogicalQueues": queues}, "https://t.example.org")
+    sizes = [system.node_type(partition.node_types[0]).memory_bytes // 2**20 for partition in system.partitions]
+    assert sizes == [2048, 2050, 2048]
+    assert [node_type.count for node_type in system.node_types] == [None, None]
+
+
 def submission(**more: Any) -> Submission:
     return Submission(**{"key": "k", "name": "n", "script": "#!/bin/sh\n", **more})
 
@@ -337,7 +345,6 @@ def test_no_name_means_anything_to_a_shell(name: str) -> None:
         {"options": ("--wrap=$(id)",)},
         {"options": ("--comment=a\nb",)},
         {"nodes": 2**40},
-        {"signal": "USR1"},
     ],
 )
 def test_what_tapis_would_understand_otherwise_is_refused(more: dict[str, Any]) -> None:

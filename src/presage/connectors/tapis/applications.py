@@ -101,6 +101,6 @@ def _definition(application: Application) -> dict[str, Any]:
         "jobType": "BATCH",
         "tags": ["presage"],
     }
-    if application.runtime is Runtime.SINGULARITY:
+    if application.runtime == Runtime.SINGULARITY:
         definition["runtimeOptions"] = ["SINGULARITY_RUN"]
     return definition

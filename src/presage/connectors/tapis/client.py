@@ -51,6 +51,16 @@ class Answer:
     result: Any
 
 
+@dataclass(frozen=True)
+class _Call:
+    method: Method
+    path: tuple[str, ...]
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, str | int] | None = None
+    is_repeatable: bool = True
+    is_file: bool = False
+
+
 class TapisClient:
     """The services of one tenant, whose address is `base_url`, in the name of one user.
 
@@ -94,16 +104,24 @@ class TapisClient:
         Raises ClusterRefusedError with the words of Tapis if it said no, unless with an `accepted` status;
         ClusterTimeoutError or ClusterUnreachableError if there is no answer.
         """
+        return self._authorized(_Call(method, path, body, query, is_repeatable), accepted)
+
+    def download(self, *path: str) -> bytes:
+        """Return the file at a path as it is. Raises as `ask` does."""
+        answer = self._authorized(_Call("GET", path, is_file=True), ())
+        return bytes(answer.result)
+
+    def _authorized(self, call: _Call, accepted: Collection[int]) -> Answer:
         token = self._tokens.current()
-        answer = self._attempt(method, path, body, query, token, is_repeatable)
+        answer = self._attempt(call, token)
         if answer.status == _UNAUTHORIZED and self._tokens.renew(token):
-            answer = self._attempt(method, path, body, query, self._tokens.current(), is_repeatable)
+            answer = self._attempt(call, self._tokens.current())
         if answer.status < _FAILED or answer.status in accepted:
             return answer
         raise _refusal(answer)
 
     def _log_in(self, login: Mapping[str, Any]) -> str:
-        answer = self._attempt("POST", ("oauth2", "tokens"), login, None, None, True)
+        answer = self._attempt(_Call("POST", ("oauth2", "tokens"), login), None)
         if answer.status >= _FAILED:
             raise _refusal(answer)
         try:
@@ -111,44 +129,39 @@ class TapisClient:
         except (TypeError, KeyError):
             raise ClusterUnreachableError("Tapis gave no token where one was expected") from None
 
-    def _attempt(
-        self,
-        method: Method,
-        path: tuple[str, ...],
-        body: Mapping[str, Any] | None,
-        query: Mapping[str, str | int] | None,
-        token: str | None,
-        is_repeatable: bool,
-    ) -> Answer:
+    def _attempt(self, call: _Call, token: str | None) -> Answer:
         """Return the first answer of a few attempts, all within the time limit."""
-        url = "/".join([self.base_url, "v3", *(quote(part, safe="") for part in path)])
-        headers = {"accept": "application/json"} | ({"X-Tapis-Token": token} if token else {})
-        request = self._http.build_request(method, url, params=query, json=body, headers=headers)
+        request = self._request(call, token)
         deadline_s = time.monotonic() + self.timeout_s
         problem: ConnectorError = self._timeout()
         for pause_s in _PAUSES_S:
             time.sleep(pause_s)
             if time.monotonic() >= deadline_s:
                 break
+            has_arrived = True
             try:
-                answer = self._once(request, deadline_s)
+                answer = self._once(request, deadline_s, is_file=call.is_file)
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                problem = self._unreachable(error)
-                continue
+                problem, has_arrived = self._unreachable(error), False
             except httpx.TimeoutException:
                 problem = self._timeout()
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 problem = self._unreachable(error)
             else:
-                if answer.status not in _BUSY or not (is_repeatable or answer.status == _TOO_MANY):
+                if answer.status not in _BUSY:
                     return answer
                 problem = ClusterUnreachableError(f"Tapis is busy: {answer.message}", remedy=_ASK_AGAIN)
-                continue
-            if not is_repeatable:
+                has_arrived = answer.status != _TOO_MANY
+            if has_arrived and not call.is_repeatable:
                 break
         raise problem
 
-    def _once(self, request: httpx.Request, deadline_s: float) -> Answer:
+    def _request(self, call: _Call, token: str | None) -> httpx.Request:
+        url = "/".join([self.base_url, "v3", *(quote(part, safe="") for part in call.path)])
+        headers = {"X-Tapis-Token": token} if token else {}
+        return self._http.build_request(call.method, url, params=call.query, json=call.body, headers=headers)
+
+    def _once(self, request: httpx.Request, deadline_s: float, *, is_file: bool) -> Answer:
         left_s = max(0.001, deadline_s - time.monotonic())
         request.extensions["timeout"] = httpx.Timeout(left_s).as_dict()
         response = self._http.send(request, stream=True)
@@ -163,6 +176,8 @@ class TapisClient:
                     raise httpx.DecodingError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
         finally:
             response.close()
+        if is_file and response.status_code < _FAILED:
+            return Answer(response.status_code, "", bytes(content))
         return _parse(response.status_code, bytes(content))
 
     def _timeout(self) -> ClusterTimeoutError:

@@ -7,10 +7,11 @@ node, its count and its GPUs are not known.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from presage.clusters.systems import Limits, NodeType, Partition, Scheduler, System
-from presage.connectors._node_types import Hardware
+from presage.clusters.systems import Limits, Partition, Scheduler, System
+from presage.connectors._node_types import Hardware, Node, group
 from presage.connectors.tapis.requests import MIB, MINUTE_S
 from presage.errors import ClusterRefusedError
 
@@ -33,17 +34,14 @@ def make_system(document: object, base_url: str, name: str | None = None) -> Sys
     """Return the system that a document of Tapis describes. Raises ClusterRefusedError if it has no queue."""
     told = document if isinstance(document, dict) else {}
     listed = told.get("batchLogicalQueues")
-    queues = (
-        [queue for queue in listed if isinstance(queue, dict) and queue.get("name")]
-        if isinstance(listed, list)
-        else []
-    )
+    entries = listed if isinstance(listed, list) else []
+    queues = [queue for queue in entries if isinstance(queue, dict) and queue.get("name")]
     if not told.get("canExec") or not queues:
         raise ClusterRefusedError(
             f"The system {str(told.get('id'))[:80]!r} has no queue for jobs in Tapis",
             expected="a system that runs jobs and has logical queues",
         )
-    types = {node_type.name: node_type for queue in queues if (node_type := _node_type(queue))}
+    node_types, type_of = group([node for queue in queues if (node := _node(queue))])
     is_enabled = told.get("enabled") is not False
     policies = {"scheduler": str(told.get("batchScheduler") or "").lower()}
     if default := told.get("batchDefaultLogicalQueue"):
@@ -51,27 +49,26 @@ def make_system(document: object, base_url: str, name: str | None = None) -> Sys
     return System(
         name=name or str(told.get("id")),
         scheduler=Scheduler.TAPIS,
-        node_types=tuple(types.values()),
-        partitions=tuple(_partition(queue, is_enabled) for queue in queues),
+        node_types=tuple(replace(node_type, count=None) for node_type in node_types),
+        partitions=tuple(_partition(queue, type_of.get(str(queue["name"])), is_enabled) for queue in queues),
         description=str(told.get("description") or ""),
         policies={topic: text for topic, text in policies.items() if text},
         connection={"base_url": base_url, "system": str(told.get("id"))},
     )
 
 
-def _node_type(queue: Mapping[str, Any]) -> NodeType | None:
+def _node(queue: Mapping[str, Any]) -> Node | None:
+    """Return the largest node that a queue can be taken to have, None if it does not say."""
     cores, memory_mib = _limit(queue, "maxCoresPerNode"), _limit(queue, "maxMemoryMB")
     if cores is None or memory_mib is None:
         log.warning(
             "The queue %s does not say how much of a node a job may have; it is left disabled", queue["name"]
         )
         return None
-    name = Hardware(cores=cores, memory_bytes=memory_mib * MIB).name
-    return NodeType(name, cores, memory_mib * MIB)
+    return Node(str(queue["name"]), Hardware(cores=cores, memory_bytes=memory_mib * MIB))
 
 
-def _partition(queue: Mapping[str, Any], is_enabled: bool) -> Partition:
-    node_type = _node_type(queue)
+def _partition(queue: Mapping[str, Any], node_type: str | None, is_enabled: bool) -> Partition:
     memory_mib = _limit(queue, "maxMemoryMB")
     limits = Limits(
         min_nodes=_limit(queue, "minNodeCount") or 1,
@@ -83,7 +80,7 @@ def _partition(queue: Mapping[str, Any], is_enabled: bool) -> Partition:
     )
     return Partition(
         name=str(queue["name"]),
-        node_types=() if node_type is None else (node_type.name,),
+        node_types=() if node_type is None else (node_type,),
         limits=limits,
         enabled=is_enabled and node_type is not None,
     )

@@ -7,6 +7,7 @@ cannot tell a job anything.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -25,6 +26,7 @@ CANNOT_RUN = 126
 """What shells say of a program that is there and cannot be run."""
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP)
 _ID_VARIABLE = "_tapisJobUUID"
+_LIMIT_VARIABLE = "_tapisMaxMinutes"
 
 
 def main() -> int:
@@ -57,8 +59,9 @@ def _run(job: dict[str, Any], script: Path, began_s: float) -> int:
     if output is not None:
         output.close()
     _forward_to(child)
-    if job["signal"] is not None:
-        told_s = began_s + (job["walltime_s"] - job["signal_before_s"]) / rate
+    limit_s = 60.0 * float(os.environ.get(_LIMIT_VARIABLE) or "inf")
+    if job["signal"] is not None and math.isfinite(limit_s):
+        told_s = began_s + (limit_s - job["signal_before_s"]) / rate
         try:
             child.wait(max(0.0, told_s - time.monotonic()))
         except subprocess.TimeoutExpired:

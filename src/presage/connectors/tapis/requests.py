@@ -79,9 +79,6 @@ def key_of(tags: Iterable[object]) -> str | None:
 
 
 def _packed(submission: Submission) -> str:
-    walltime_s = submission.walltime_s
-    if submission.signal is not None and walltime_s is None:
-        raise UsageError("A signal before the limit needs a limit", remedy="Say how long the job may run")
     text = pack(
         {
             "script": submission.script,
@@ -91,7 +88,6 @@ def _packed(submission: Submission) -> str:
             "output": submission.output,
             "signal": submission.signal,
             "signal_before_s": submission.signal_before_s,
-            "walltime_s": None if walltime_s is None else math.ceil(walltime_s / MINUTE_S) * MINUTE_S,
         }
     )
     if len(text) > MAX_CHARS:
@@ -106,7 +102,7 @@ def _packed(submission: Submission) -> str:
 def _container_arguments(submission: Submission, application: Application) -> list[str]:
     arguments = list(application.container_arguments)
     if submission.gpus_per_node:
-        arguments.append("--nv" if application.runtime is Runtime.SINGULARITY else "--gpus all")
+        arguments.append("--nv" if application.runtime == Runtime.SINGULARITY else "--gpus all")
     return arguments
 
 

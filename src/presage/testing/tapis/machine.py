@@ -54,7 +54,8 @@ class FakeJob:
 
     def script(self, rate: float) -> str:
         """Return the script that starts it. Nothing is quoted: what a shell would change, it changes."""
-        own = {"_tapisJobUUID": self.facts["uuid"], "_tapisJobName": self.facts["name"], RATE_VARIABLE: rate}
+        names = {"uuid": "JobUUID", "name": "JobName", "maxMinutes": "MaxMinutes"}
+        own = {f"_tapis{name}": self.facts[fact] for fact, name in names.items()} | {RATE_VARIABLE: rate}
         given = {pair["key"]: pair["value"] for pair in self._list("envVariables")}
         exports = [f"export {name}={value}" for name, value in {**own, **given}.items()]
         command = " ".join(argument["arg"] for argument in self._list("appArgs"))

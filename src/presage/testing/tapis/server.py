@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +51,15 @@ class FakeTapis:
         """The operations that were asked for, in their order."""
 
     def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> Self:
+        """Begin to answer at `base_url`."""
         self._folder = Path(tempfile.mkdtemp(prefix="presage-tapis-"))
         fake = self
 
@@ -64,22 +73,19 @@ class FakeTapis:
         users = {self.username: self.password}
         self.services = Services(self.base_url, self._system(), users, self.machine)
         self._operations = self._make_operations()
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """End the server and everything that runs in it."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
         self.machine.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def answer(
-        self, method: str, target: str, headers: Mapping[str, str], content: bytes
-    ) -> tuple[int, dict[str, Any]]:
+    def answer(self, method: str, target: str, token: str, content: bytes) -> tuple[int, dict[str, Any]]:
         """Return the status and the document with which a request is answered."""
         parts = urlsplit(target)
         found = self._find(method, parts.path)
@@ -90,7 +96,7 @@ class FakeTapis:
         query = dict(parse_qsl(parts.query))
         try:
             body = json.loads(content) if content else None
-            status, result = self._serve(operation, Call(path, query, body, self._user(operation, headers)))
+            status, result = self._serve(operation, Call(path, query, body, self._user(operation, token)))
             document = _document("success", f"{operation} done.", result)
         except NoError as error:
             status, document = error.status, _document("error", str(error), None)
@@ -110,10 +116,10 @@ class FakeTapis:
         with self.machine.lock:
             return HANDLERS[operation](self.services, call)
 
-    def _user(self, operation: str, headers: Mapping[str, str]) -> str:
+    def _user(self, operation: str, token: str) -> str:
         if operation in OPEN:
             return ""
-        claims = self.services.signer.read(headers.get("X-Tapis-Token", ""))
+        claims = self.services.signer.read(token)
         if claims is None:
             raise NoError(401, "TAPIS_SECURITY_JWT_INVALID The token is missing, forged or has ended.")
         return str(claims["tapis/username"])
@@ -161,7 +167,7 @@ class FakeTapis:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    answer: Callable[[str, str, Mapping[str, str], bytes], tuple[int, dict[str, Any]]]
+    answer: Callable[[str, str, str, bytes], tuple[int, dict[str, Any]]]
 
     def do_GET(self) -> None:
         self._respond("GET")
@@ -174,10 +180,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _respond(self, method: str) -> None:
         size = min(int(self.headers.get("Content-Length") or 0), _MAX_BODY_BYTES)
-        status, document = type(self).answer(method, self.path, self.headers, self.rfile.read(size))
-        content = json.dumps(document).encode()
+        token = self.headers.get("X-Tapis-Token") or ""
+        status, document = type(self).answer(method, self.path, token, self.rfile.read(size))
+        is_file = isinstance(document["result"], bytes)
+        content = document["result"] if is_file else json.dumps(document).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", "application/octet-stream" if is_file else "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -24,6 +24,7 @@ ROUTES = {
     "jobs.getJob": ("GET", "/v3/jobs/{jobUuid}"),
     "jobs.getJobStatus": ("GET", "/v3/jobs/{jobUuid}/status"),
     "jobs.getJobHistory": ("GET", "/v3/jobs/{jobUuid}/history"),
+    "jobs.getJobOutputDownload": ("GET", "/v3/jobs/{jobUuid}/output/download/{outputPath}"),
     "jobs.cancelJob": ("POST", "/v3/jobs/{jobUuid}/cancel"),
     "jobs.sendEvent": ("POST", "/v3/jobs/{jobUuid}/sendEvent"),
 }
@@ -126,6 +127,13 @@ class Services:
     def get_job_history(self, call: Call) -> tuple[int, Any]:
         return 200, list(self._job(call).history)
 
+    def get_job_output(self, call: Call) -> tuple[int, Any]:
+        job = self._job(call)
+        path = job.folder / call.path["outputPath"]
+        if job.status not in FINAL or path.parent != job.folder or not path.is_file():
+            raise NoError(404, f"JOBS_NO_OUTPUT There is no {call.path['outputPath']} yet.")
+        return 200, path.read_bytes()
+
     def cancel_job(self, call: Call) -> tuple[int, Any]:
         self.machine.cancel(self._active(call))
         return 200, {"message": f"Request to cancel job {call.path['jobUuid']} has been accepted."}
@@ -193,6 +201,7 @@ HANDLERS: dict[str, Callable[[Services, Call], tuple[int, Any]]] = {
     "jobs.getJob": Services.get_job,
     "jobs.getJobStatus": Services.get_job_status,
     "jobs.getJobHistory": Services.get_job_history,
+    "jobs.getJobOutputDownload": Services.get_job_output,
     "jobs.cancelJob": Services.cancel_job,
     "jobs.sendEvent": Services.send_event,
 }
