@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import base64
+import hashlib
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from presage.orchestrator.store import utc_now
 from presage.service.app import API
 from presage.service.guards import MOST_BODY_BYTES, RateLimit
-from presage.service.tokens import Tokens
+from presage.service.tokens import Scope
 from tests.service.conftest import Service
 
 ORDER = {"name": "train", "script": "#!/bin/sh\n", "places": [{"cluster": "sim"}]}
@@ -20,44 +22,59 @@ def hand_over(service: Service, who: str = "ann") -> str:
     return str(made.json()["job_id"])
 
 
-def endpoints(service: Service) -> list[tuple[str, str]]:
+# A new parameter of a path must be named here, or all of these tests fail.
+PARAMETERS = {"job_id": "j" + "0" * 11, "name": "laptop", "token_id": "0" * 12}
+
+
+def endpoints(service: Service, **parameters: str) -> list[tuple[str, str, str]]:
+    """Return method, path, and path with its parameters filled in, of every endpoint of the API."""
     document = service.client.get(f"{API}/openapi.json").json()
     return [
-        (method.upper(), path.format(job_id="j" + "0" * 11, name="laptop", token_id="0"))
+        (method.upper(), path, path.format(**{**PARAMETERS, **parameters}))
         for path, calls in document["paths"].items()
         for method in calls
         if path.startswith(API)
     ]
 
 
-def test_strangers_and_ended_tokens_get_nothing_from_any_endpoint(service: Service) -> None:
-    ended = service.state.tokens.create("ann", days=1)
-    revoked = service.state.tokens.create("ann")
-    service.state.tokens.revoke(revoked.split("_")[1])
-    later = Tokens(service.state.tokens._database, lambda: utc_now() + timedelta(days=2))
-    assert later.check(ended) is None
+def test_strangers_and_ended_tokens_get_nothing_from_any_endpoint(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = service.state.tokens
+    ended, revoked = tokens.create("ann", Scope.ADMIN, days=1), tokens.create("ann", Scope.ADMIN)
+    tokens.revoke(revoked.split("_")[1])
+    monkeypatch.setattr(tokens, "_now", lambda: utc_now() + timedelta(days=2))
     found = endpoints(service)
-    assert len(found) >= 12
-    for method, path in found:
-        for headers in ({}, {"Authorization": "Bearer nobody"}, {"Authorization": f"Bearer {revoked}"}):
+    assert len(found) >= 20
+    for method, _, path in found:
+        for given in (None, "Bearer nobody", f"Bearer {revoked}", f"Bearer {ended}", f"Basic {ended}"):
+            headers = {} if given is None else {"Authorization": given}
             answer = service.client.request(method, path, headers=headers, json={})
             assert answer.status_code == 401, (method, path)
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
+def test_nothing_but_health_and_the_reference_is_open_to_strangers(service: Service) -> None:
+    app: Any = service.client.app
+    hidden = {each.path for each in app.routes if not getattr(each, "include_in_schema", True)}
+    assert hidden == {f"{API}/docs", f"{API}/openapi.json"}
+    document = service.client.get(f"{API}/openapi.json").json()
+    assert {path for path in document["paths"] if not path.startswith(API)} == {"/healthz", "/readyz", "/metrics"}
+
+
 def test_nobody_sees_or_stops_another_s_job(service: Service) -> None:
     job = hand_over(service, "ann")
-    for path, method in (
-        (f"/jobs/{job}", "GET"),
-        (f"/jobs/{job}/stop", "POST"),
-        (f"/jobs/{job}/decisions", "GET"),
-        (f"/jobs/{job}/events", "GET"),
-    ):
-        as_bob = service.client.request(method, API + path, headers=service.headers("bob"))
-        other = path.replace(job, "j" + "0" * 11)
-        unknown = service.client.request(method, API + other, headers=service.headers("bob"))
-        assert as_bob.status_code == unknown.status_code == 404
+    of_jobs = [each for each in endpoints(service, job_id=job) if "{job_id}" in each[1]]
+    assert len(of_jobs) >= 5
+    for method, template, path in of_jobs:
+        as_bob = service.client.request(method, path, headers=service.headers("bob"), json={})
+        unknown = service.client.request(
+            method, template.format(**PARAMETERS), headers=service.headers("bob"), json={}
+        )
+        assert as_bob.status_code == unknown.status_code
+        assert as_bob.status_code == (401 if path.endswith("/callbacks") else 404), path
         assert as_bob.json()["error"]["code"] == unknown.json()["error"]["code"]
+    assert service.state.store.get(job).phase == "active"
     assert service.client.get(f"{API}/jobs?everybody=true", headers=service.headers("bob")).json() == {"jobs": []}
     assert (
         len(service.client.get(f"{API}/jobs?everybody=true", headers=service.headers("olga")).json()["jobs"]) == 1
@@ -140,8 +157,14 @@ def test_headers_health_metrics_and_the_offline_reference(service: Service) -> N
     assert service.client.get("/readyz").json() == {"status": "ready"}
     hand_over(service)
     assert 'presage_jobs{phase="active"} 1.0' in service.client.get("/metrics").text
-    page = service.client.get(f"{API}/docs").text
+    answer = service.client.get(f"{API}/docs")
+    page = answer.text
+    style = page.split("<style>")[1].split("</style>")[0]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in answer.headers["content-security-policy"]
+    assert "<script" not in page
     assert f"POST {API}/jobs" in page
+    assert "<code>waiting</code> (needed)" in page
     assert "http://" not in page
     assert "https://" not in page
 

@@ -31,6 +31,7 @@ from presage.cli import (
     sweep,
     synth,
     systems,
+    tokens,
     trace,
     up,
     watch,
@@ -74,6 +75,7 @@ app.command()(up.up)
 for each in (jobs.jobs, jobs.events, jobs.explain, jobs.cancel):
     app.command()(each)
 app.add_typer(estimators.app, name="estimators")
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(config.app, name="config")
 
 

@@ -56,6 +56,11 @@ def _with_scope(wanted: Scope) -> Callable[[Caller], Caller]:
     return check
 
 
+def unrecorded(request: Request) -> None:
+    """Leave a call that only computes something out of the record of what was changed."""
+    request.state.is_unrecorded = True
+
+
 AnyUser = Annotated[Caller, Depends(_with_scope(Scope.USER))]
 Operator = Annotated[Caller, Depends(_with_scope(Scope.OPERATOR))]
 Admin = Annotated[Caller, Depends(_with_scope(Scope.ADMIN))]

@@ -1,14 +1,18 @@
-"""What stands before every call: size and rate limits, headers, and a record of what was changed or refused."""
+"""What stands before every call: rate, size and time limits, and headers on every answer."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import logging
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse
+
+from presage.service.answers import error_answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MOST_BODY_BYTES = 8 << 20
+BODY_TIMEOUT_S = 30.0
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -48,44 +53,117 @@ class RateLimit:
         return left >= 1.0
 
 
-class Guards:
-    """An ASGI middleware: refuses bodies that are too large and callers that are too fast; adds headers."""
+@dataclass
+class Rates:
+    """Limits for those who have shown a valid token, each by the token, and for all others by their address.
 
-    def __init__(self, app: ASGIApp, rate: RateLimit, most_body_bytes: int = MOST_BODY_BYTES) -> None:
+    A token counts as valid after a call with it was; until then whoever sends it is a stranger. So nobody gets
+    more calls by sending ever new tokens, and nobody takes those of another by sending a part of his token.
+    """
+
+    callers: RateLimit = field(default_factory=RateLimit)
+    strangers: RateLimit = field(default_factory=lambda: RateLimit(20.0, 100))
+    _known: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    def allows(self, token: str, address: str) -> bool:
+        """Count a call, and return whether it may be made."""
+        return self.callers.allows(token) if token in self._known else self.strangers.allows(address)
+
+    def note(self, token: str, *, valid: bool) -> None:
+        """Remember whether a token was valid at a call."""
+        self._known.pop(token, None)
+        if valid:
+            self._known[token] = None
+            if len(self._known) > _MOST_CALLERS:
+                self._known.popitem(last=False)
+
+
+class Guards:
+    """An ASGI middleware: refuses bodies that are too large or too slow and callers that are too fast."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        rates: Rates,
+        most_body_bytes: int = MOST_BODY_BYTES,
+        body_timeout_s: float = BODY_TIMEOUT_S,
+    ) -> None:
         self._app = app
-        self._rate = rate
+        self._rates = rates
         self._most = most_body_bytes
+        self._timeout_s = body_timeout_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, if it may be."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        answered = _Answered(send)
         headers = dict(scope["headers"])
-        if not self._rate.allows(_caller(scope, headers)):
-            await _refuse(429, "too_many_calls", "You call too often")(scope, receive, _with_headers(send))
+        token, address = _token(headers), _address(scope)
+        if not self._rates.allows(token, address):
+            refusal = error_answer(
+                429, {"code": "too_many_calls", "problem": "You call too often"}, {"Retry-After": "1"}
+            )
+            await refusal(scope, receive, answered.send)
             return
-        messages = await _body(receive, headers.get(b"content-length"), self._most)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                messages = await _body(receive, headers.get(b"content-length"), self._most)
+        except TimeoutError:
+            slow = {"code": "too_slow", "problem": f"The request was not there after {self._timeout_s:g} s"}
+            await error_answer(408, slow, {"Connection": "close"})(scope, receive, answered.send)
+            return
         if messages is None:
-            refusal = _refuse(413, "too_large", f"A request may have {self._most:,} bytes")
-            await refusal(scope, receive, _with_headers(send))
+            large = {"code": "too_large", "problem": f"A request may have {self._most:,} bytes"}
+            await error_answer(413, large, {"Connection": "close"})(scope, receive, answered.send)
             return
-        await self._app(scope, _replayed(messages, receive), _with_headers(send))
+        await self._pass_on(scope, _replayed(messages, receive), answered)
+        if token:
+            self._rates.note(token, valid=scope.get("state", {}).get("caller") is not None)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, answered: _Answered) -> None:
+        try:
+            await self._app(scope, receive, answered.send)
+        except Exception:
+            log.exception("A call to %s failed", scope["method"])
+            if answered.begun:
+                raise
+            broken = error_answer(500, {"code": "internal", "problem": "The service failed; its log says why"})
+            await broken(scope, receive, answered.send)
 
 
-def _caller(scope: Scope, headers: dict[bytes, bytes]) -> str:
-    """Return by what a caller is told from others: the public part of a token, else the address."""
-    words = headers.get(b"authorization", b"").split(b"_")
-    if len(words) > 2:
-        return words[1].decode("latin-1")[:40]
+class _Answered:
+    """Sends with headers, and knows whether an answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await self._send(message)
+
+
+def _token(headers: dict[bytes, bytes]) -> str:
+    """Return what stands for the token of a call without being it; empty if it has none."""
+    given = headers.get(b"authorization")
+    return hashlib.sha256(given).hexdigest() if given else ""
+
+
+def _address(scope: Scope) -> str:
     client = scope.get("client")
-    return client[0] if client else ""
+    return str(client[0]) if client else ""
 
 
 async def _body(receive: Receive, declared: bytes | None, most: int) -> list[Message] | None:
-    """Return the messages of a body without a declared length, none for others; None if it is too large."""
-    if declared is not None:
-        return [] if declared.isdigit() and int(declared) <= most else None
+    """Return the messages of a body; None if it is too large. What it declares itself to have is not believed."""
+    if declared is not None and not (declared.isdigit() and len(declared) < 20 and int(declared) <= most):
+        return None
     messages, seen = [], 0
     while True:
         message = await receive()
@@ -105,19 +183,3 @@ def _replayed(messages: list[Message], receive: Receive) -> Receive:
         return message if message is not None else await receive()
 
     return replaying
-
-
-def _with_headers(send: Send) -> Send:
-    async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return sending
-
-
-def _refuse(status: int, code: str, problem: str) -> JSONResponse:
-    content: dict[str, Any] = {"error": {"code": code, "problem": problem}}
-    return JSONResponse(content, status)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LABEL = "presage up"
+_BACKLOG = 2048
+_EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened on)
 
 
 def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[str, str], None]) -> None:
@@ -36,17 +38,21 @@ def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[st
     from presage.clusters.catalogue import Catalogue
     from presage.database import Database, state_home
     from presage.orchestrator.store import Store
+    from presage.service.callbacks import Callbacks
+    from presage.service.patience import server_settings
     from presage.service.state import State
     from presage.service.tokens import Tokens
 
     database = Database()
     store, tokens = Store(database), Tokens(database)
     connectors = clusters.connect(state_home())
-    app = create_app(State(store, tokens, Catalogue(database), tuple(connectors)))
     listener = _listen(host, port)
+    own_port = listener.getsockname()[1]
+    callbacks = Callbacks(database, f"http://{_reachable(host)}:{own_port}")
+    app = create_app(State(store, tokens, callbacks, Catalogue(database), tuple(connectors)))
     plane = start_plane(store, connectors, name=f"up-{socket.gethostname()}")
-    announce(f"http://{_shown(host)}:{listener.getsockname()[1]}", _new_token(tokens))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    announce(f"http://{_shown(host)}:{own_port}", _new_token(tokens))
+    server = uvicorn.Server(server_settings(app))
     try:
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when it has come to its end
             server.run(sockets=[listener])
@@ -61,6 +67,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # so that whoever calls as soon as the address is told is not refused
     except OSError as error:
         listener.close()
         raise UsageError(
@@ -78,6 +85,11 @@ def _new_token(tokens: Tokens) -> str:
         if each["label"] == _LABEL and each["revoked_at"] is None:
             tokens.revoke(each["token_id"])
     return tokens.create(getpass.getuser(), Scope.ADMIN, _LABEL)
+
+
+def _reachable(host: str) -> str:
+    """Return the name under which jobs on other machines find this one, if it listens to them."""
+    return socket.getfqdn() if host in _EVERYWHERE else _shown(host)
 
 
 def _shown(host: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from presage.database.tables import Base, UtcTime
@@ -37,3 +37,14 @@ class AuditRow(Base):
     token_id: Mapped[str | None]
     call: Mapped[str]
     status: Mapped[int]
+
+
+class CallbackRow(Base):
+    """With what secret a job may tell of itself, and the number of what it told last."""
+
+    __tablename__ = "job_callbacks"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("managed_jobs.job_id"), primary_key=True)
+    digest: Mapped[str]
+    sub_job: Mapped[int]
+    sequence: Mapped[int] = mapped_column(BigInteger)

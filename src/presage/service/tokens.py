@@ -8,11 +8,12 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-from sqlalchemy import select
+from sqlalchemy import delete, func, select
 
 from presage.errors import UnknownNameError, UsageError
+from presage.orchestrator.rows import plain_text
 from presage.orchestrator.store import utc_now
 from presage.service.tables import AuditRow, TokenRow
 
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 _LOCK = "tokens"
 _PREFIX = "presage"
-_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}")
+USER_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$"
 _SECRET_BYTES = 32
 _LONGEST_SECRET = 200
+_MOST_RECORDED = 1_000_000
+"""Calls; the oldest are forgotten."""
 
 
 class Scope(StrEnum):
@@ -62,7 +65,7 @@ class Tokens:
 
     def create(self, user: str, scope: Scope = Scope.USER, label: str = "", days: float | None = None) -> str:
         """Return the secret of a new token, which nobody can read again. Raises UsageError."""
-        if not _USER.fullmatch(user):
+        if not re.fullmatch(USER_PATTERN, user) or user.endswith("\n"):
             raise UsageError(f"{user[:40]!r} is no name of a user", expected="letters, digits, dots, dashes and @")
         if days is not None and not 0 < days < 36_500:
             raise UsageError(f"A token cannot last {days:g} days", expected="a number above 0")
@@ -76,7 +79,7 @@ class Tokens:
                     digest=_digest(secret),
                     user=user,
                     scope=scope.value,
-                    label=label[:100],
+                    label=plain_text(label[:100]),
                     created_at=now,
                     expires_at=None if days is None else now + timedelta(days=days),
                 )
@@ -90,11 +93,12 @@ class Tokens:
         with self._database.reading() as session:
             # By digest: how long a lookup takes tells nothing about the secret.
             row = session.scalar(select(TokenRow).where(TokenRow.digest == _digest(secret)))
-        if row is None or row.revoked_at is not None:
-            return None
-        if row.expires_at is not None and row.expires_at <= self._now():
-            return None
-        return Caller(row.user, Scope(row.scope), row.token_id)
+        return Caller(row.user, Scope(row.scope), row.token_id) if self._holds(row) else None
+
+    def is_good(self, token_id: str) -> bool:
+        """Return whether a token still holds: for calls that go on after they were let in."""
+        with self._database.reading() as session:
+            return self._holds(session.get(TokenRow, token_id))
 
     def revoke(self, token_id: str) -> None:
         """Take a token back, at once. Raises UnknownNameError."""
@@ -121,6 +125,11 @@ class Tokens:
                 for row in rows
             ]
 
+    def _holds(self, row: TokenRow | None) -> TypeGuard[TokenRow]:
+        if row is None or row.revoked_at is not None:
+            return False
+        return row.expires_at is None or row.expires_at > self._now()
+
     def record(self, caller: Caller | None, call: str, status: int) -> None:
         """Write down a call that changed something or was refused."""
         with self._database.writing("audit") as session:
@@ -133,6 +142,8 @@ class Tokens:
                     status=status,
                 )
             )
+            last = session.scalar(select(func.max(AuditRow.number))) or 0
+            session.execute(delete(AuditRow).where(AuditRow.number <= last - _MOST_RECORDED))
 
     def recorded(self, most: int = 1000) -> list[dict[str, Any]]:
         """Return the latest calls, the newest first."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from presage.orchestrator.jobs import Phase
 from presage.service.callers import TheState
@@ -18,7 +18,7 @@ def alive() -> dict[str, str]:
     return {"status": "alive"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"description": "The database does not answer."}})
 def ready(state: TheState) -> JSONResponse:
     """Tell whether the database answers."""
     try:
@@ -28,7 +28,7 @@ def ready(state: TheState) -> JSONResponse:
     return JSONResponse({"status": "ready"})
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse)
 def metrics(state: TheState) -> Response:
     """Give the figures of the plane to Prometheus."""
     registry = CollectorRegistry()

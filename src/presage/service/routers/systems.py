@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path
 
 from presage.clusters.documents import document_of
+from presage.service.answers import documented
 from presage.service.callers import AnyUser, TheState
 
 router = APIRouter(prefix="/systems", tags=["systems"])
@@ -18,7 +19,7 @@ def list_systems(caller: AnyUser, state: TheState) -> dict[str, list[dict[str, A
     return {"systems": [document_of(system) for system in state.catalogue.all().values()]}
 
 
-@router.get("/{name}")
-def show(caller: AnyUser, state: TheState, name: str) -> dict[str, Any]:
+@router.get("/{name}", responses=documented(404))
+def show(caller: AnyUser, state: TheState, name: Annotated[str, Path(max_length=200)]) -> dict[str, Any]:
     """Show a system with its partitions, node types, limits and prices."""
     return document_of(state.catalogue.get(name))

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from presage.service.answers import documented
 from presage.service.callers import Admin, TheState
-from presage.service.tokens import Scope
+from presage.service.tokens import USER_PATTERN, Scope
 
 router = APIRouter(prefix="/tokens", tags=["tokens"])
 
@@ -18,7 +19,7 @@ class NewToken(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    user: str = Field(max_length=100)
+    user: str = Field(pattern=USER_PATTERN)
     scope: Scope = Scope.USER
     label: str = Field(default="", max_length=100)
     days: float | None = Field(default=None, gt=0, lt=36_500, description="How long it lasts; null: for ever.")
@@ -36,7 +37,7 @@ def list_tokens(caller: Admin, state: TheState) -> dict[str, list[dict[str, Any]
     return {"tokens": state.tokens.all()}
 
 
-@router.delete("/{token_id}", status_code=204)
-def revoke(caller: Admin, state: TheState, token_id: Annotated[str, Path(max_length=40)]) -> None:
+@router.delete("/{token_id}", status_code=204, responses=documented(404))
+def revoke(caller: Admin, state: TheState, token_id: Annotated[str, Path(pattern="^[0-9a-f]{12}$")]) -> None:
     """Take a token back, at once."""
     state.tokens.revoke(token_id)
