@@ -28,6 +28,7 @@ def test_unknown_names_are_answered_with_the_closest() -> None:
     error = UnknownNameError("rule", "drop-unran", ["drop-unrun", "sort-by-submit"])
     assert error.suggestion == "drop-unrun"
     assert str(error).endswith("Did you mean 'drop-unrun'?")
+    assert str(PresageError("It rains", remedy="Did you mean 'snows'?")) == "It rains. Did you mean 'snows'?"
 
 
 def test_nothing_near_gives_no_suggestion() -> None:

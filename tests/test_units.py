@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from presage.errors import UsageError
-from presage.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+from presage.units import format_bytes, format_seconds, parse_bytes, parse_seconds, spell_seconds
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,7 @@ def test_amounts_are_written_as_people_read_them() -> None:
     assert format_bytes(1_500) == "1.465 KiB"
     assert format_seconds(129_600) == "1-12:00:00"
     assert format_seconds(59.2) == "00:01:00"
+    assert [spell_seconds(each) for each in (42, 900, 30 * 3600, 605_520)] == ["42 s", "15 min", "30 h", "168.2 h"]
 
 
 @given(st.integers(0, 10**8))

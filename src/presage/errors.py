@@ -48,7 +48,7 @@ class PresageError(Exception):
             parts.append(f"Expected {self.expected}")
         if self.remedy:
             parts.append(self.remedy)
-        return ". ".join(parts) + "."
+        return " ".join(part if part.endswith("?") else f"{part}." for part in parts)
 
     def as_dict(self) -> dict[str, str]:
         """Return the parts for machines; empty parts are left out."""
@@ -84,9 +84,6 @@ class UnknownNameError(PresageError):
             expected=f"one of {', '.join(names)}" if names else "",
             remedy=hint,
         )
-
-    def __str__(self) -> str:
-        return super().__str__().replace("?.", "?")
 
 
 class InputError(PresageError):

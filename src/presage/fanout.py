@@ -78,6 +78,11 @@ def processors_to_use() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def memory_of_machine_bytes() -> int:
+    """Return how much memory this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 @dataclass(frozen=True)
 class _Failure:
     """An exception on its way to another process, in parts: not every class can be called with its `args`."""

@@ -71,6 +71,13 @@ def format_seconds(seconds: float) -> str:
     return f"{days}-{clock}" if days else clock
 
 
+def spell_seconds(seconds: float) -> str:
+    """Return a duration as it is spoken of: 42 s, 15 min, 30 h; days only come in hours, as limits do."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.4g} h"
+    return f"{seconds / 60:.3g} min" if seconds >= 60 else f"{seconds:.3g} s"
+
+
 def _parse(text: str | float, units: dict[str, int]) -> float:
     """Return the number in its smallest unit; infinite if the text is none."""
     if isinstance(text, int | float) and not isinstance(text, bool):

@@ -234,6 +234,12 @@ def test_where_nothing_fits_the_reasons_are_shown_and_nothing_is_written(presage
             ("--walltime", "1h", "--system", "lab.toml", "--only", "*/batch", "-w", "x.yaml"),
             "where slurm starts jobs",
         ),
+        (("--walltime", "1h", "--system", "lab.toml", "--deadline", "soon"), "--deadline 'soon'"),
+        (("--walltime", "1h", "--system", "lab.toml", "--save", "soon"), "--save 'soon'"),
+        (("--walltime", "1h", "--system", "lab.toml", "--strategy", "option"), "is not known"),
+        (("--walltime", "1h", "--system", "lab.toml", "--wait", "lab/bach=1h"), "Did you mean 'lab/batch'?"),
+        (("--hours", "lab/cpus=1", "--system", "lab.toml"), "which none of the systems has"),
+        (("--walltime", "1h", "--system", "lab.toml", "--run", "cd x && python y"), "more than one command"),
         (("--hours", "lab/cpu", "--system", "lab.toml"), "is no pair"),
         (("train.py:f", "--system", "lab.toml"), "how long the training goes on"),
         (("train.py:f", "--onnx", "x", "--walltime", "1h", "--system", "lab.toml"), "were given together"),
@@ -250,6 +256,34 @@ def test_wrong_calls_are_explained(presage: Presage, lab: Path, arguments: tuple
     assert "error" in done.document
 
 
+@pytest.mark.parametrize(
+    ("run", "printed"),
+    [
+        ("echo 'a b' c", "a b c"),
+        ("echo 'a; b' \"$NAME\"", "a; b of the job"),
+        ("env OTHER=x printenv OTHER NAME", "x\nof the job"),
+        ("NAME=mine printenv NAME", "mine"),
+    ],
+)
+def test_a_command_means_what_a_shell_would_make_of_it(
+    presage: Presage, lab: Path, tmp_path: Path, run: str, printed: str
+) -> None:
+    written = presage("plan", "--walltime", "1h", "--system", "lab.toml", "--run", run, "-w", "job.sbatch")
+    assert written.exit_code == 0, written.err
+    environment = {"PATH": "/usr/bin:/bin", "NAME": "of the job"}
+    done = subprocess.run(["bash", "job.sbatch"], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == printed, done.stderr
+
+
+def test_unknown_waits_are_one_note(presage: Presage, lab: Path) -> None:
+    done = presage("plan", "--walltime", "30min", "--memory", "1GiB", "--system", "lab.toml")
+    notes = [line for line in done.out.splitlines() if line.startswith("Note")]
+    places = "lab/batch, lab/accelerated, lab/test"
+    assert notes == [
+        f"Note: The waits in {places} are not known and count as none; --wait or --history tells them."
+    ]
+
+
 def test_it_is_registered_and_takes_help(presage: Presage) -> None:
     done = presage("plan", "--help")
     assert done.exit_code == 0
@@ -259,7 +293,7 @@ def test_it_is_registered_and_takes_help(presage: Presage) -> None:
 OPTIONS = ["--walltime", "--memory", "--hours", "--wait", "--deadline", "--budget", "--only", "--gpus", "--nodes"]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(OPTIONS), st.text(st.characters(exclude_categories=["Cs"]), max_size=12)))
 def test_no_value_causes_a_traceback(presage: Presage, lab: Path, values: dict[str, str]) -> None:
     arguments = [f"{option}={text}" for option, text in values.items()]

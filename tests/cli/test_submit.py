@@ -245,6 +245,16 @@ def test_without_slurm_it_says_so(at_home: Presage, monkeypatch: pytest.MonkeyPa
     assert json.loads(failed.out)["error"]["code"] == "command_missing"
 
 
+def test_a_cluster_that_never_answered_is_not_watched(at_home: Presage, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("bin").mkdir()
+    program = write("bin/squeue", "#!/bin/sh\necho 'Unable to contact slurm controller' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent.absolute()}:/usr/bin:/bin")
+    failed = at_home("watch", "4711", "--json")
+    assert failed.exit_code == 8
+    assert "login node" in failed.document["error"]["remedy"]
+
+
 def write_plan(scheduler: Scheduler, partition: str) -> Path:
     """A plan of two legs, of which the first writes a file."""
     workload = ScriptWorkload("x.sh")
@@ -270,6 +280,9 @@ def test_the_first_job_of_a_plan_is_submitted(at_home: Presage) -> None:
     assert elsewhere.exit_code == 2
     assert "Say --on local" in elsewhere.err
     assert at_home("submit", "--on", "local", plan, "more").exit_code == 2
+    again = at_home("submit", "--on", "local", plan)  # whose job would find nothing left to do
+    assert again.exit_code == 2
+    assert "is done already" in again.err
 
 
 def test_options_that_were_changed_are_not_passed_on() -> None:

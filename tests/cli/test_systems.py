@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -152,6 +153,23 @@ def test_without_an_editor_there_is_a_way(lab: Presage, monkeypatch: pytest.Monk
     assert "--set" in result.err
 
 
+def test_without_a_terminal_no_editor_is_started(lab: Presage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.delenv("EDITOR", raising=False)
+    result = lab("systems", "edit", "lab")
+    assert result.exit_code == 2
+    assert "no terminal" in result.err
+    assert "--set" in result.err
+
+
+def test_this_machine_is_discovered(presage: Presage) -> None:
+    assert presage("systems", "discover", "local", "--name", "here").exit_code == 0
+    shown = presage("systems", "show", "here", "--json").document["system"]
+    assert shown["scheduler"] == "local"
+    assert shown["node_types"]["this-machine"]["cores"] == os.cpu_count()
+    assert presage("systems", "refresh", "here").exit_code == 0
+
+
 def test_what_is_exported_can_be_imported(lab: Presage, monkeypatch: pytest.MonkeyPatch) -> None:
     text = lab("systems", "export", "lab").out
     assert 'memory_bytes = "240 GiB"' in text
@@ -259,6 +277,7 @@ def test_what_cannot_be_asked_is_said(lab: Presage, monkeypatch: pytest.MonkeyPa
     assert lab("systems", "refresh").err.startswith("No system was discovered yet")
     assert lab("systems", "refresh", "lab").exit_code == 2
     assert lab("systems", "discover", "pbs").exit_code == 2
+    assert lab("systems", "discover", "slrum").err.endswith("Did you mean 'slurm'?\n")
     assert lab("systems", "discover", "slurm", "--from", "x").exit_code == 2
     assert lab("systems", "discover", "kubernetes", "--from", "missing.json").exit_code == 3
     assert lab("systems", "discover", "slurm").exit_code == 8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import presage
-from presage.errors import InputError, UsageError
+from presage.errors import InputError, UnknownNameError, UsageError
 from presage.helper.tables import Table
 
 torch = pytest.importorskip("torch")
@@ -36,6 +37,11 @@ def test_an_object_is_estimated_for_every_batch_and_gpu(found: Any) -> None:
     assert "unverified" in small.memory.basis.value
     assert "5,560 parameters" in repr(found)
     assert "<td>8</td>" in found._repr_html_()
+
+
+def test_one_batch_and_one_gpu_need_no_list() -> None:
+    found = presage.estimate(torch.nn.Linear(4, 2), torch.zeros(1, 4), batch_sizes=8, gpus="v100-32")
+    assert [(each.workload.options.batch, each.place) for each in found.estimates] == [(8, "one v100-32")]
 
 
 def test_plans_have_three_strategies_and_show_themselves(found: Any) -> None:
@@ -62,6 +68,20 @@ def test_figures_are_drawn(found: Any) -> None:
 def test_what_cannot_be_is_said_in_words(found: Any) -> None:
     with pytest.raises(UsageError, match="whole numbers from 1 up"):
         presage.estimate(torch.nn.Linear(1, 1), torch.zeros(1, 1), batch_sizes=[0])
+    for wrong, problem in (
+        ({"precision": "fp31"}, "Did you mean 'fp32'?"), ({"attention": "flsh"}, "'flash'"),
+        ({"epochs": -1, "samples": 10}, "epochs cannot be -1"), ({"batch_sizes": ["8"]}, "whole numbers"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=re.escape(problem)):
+            presage.estimate(torch.nn.Linear(1, 1), torch.zeros(1, 1), **wrong)
+    with pytest.raises(UsageError, match=r"what presage\.estimate returns"):
+        presage.plan("train.py:build_model", ["laptop"])
+    with pytest.raises(UsageError, match="by-availability"):
+        found.plan("laptop", hours={"laptop": 1.0}).choose("availability")
+    with pytest.raises(UsageError, match="none of the systems has"):
+        found.plan("laptop", waits={"labtop": "5h"})
+    with pytest.raises(UnknownNameError, match="no job named"):
+        presage.watch("j00000000000")
     with pytest.raises(UsageError, match="example tensors"):
         presage.estimate(torch.nn.Linear(1, 1))
     with pytest.raises(InputError, match="deadline"):

@@ -25,7 +25,7 @@ def test_a_plan_is_handed_to_the_configured_service(tmp_path: Path, monkeypatch:
         monkeypatch.setenv("PRESAGE_SERVICE__ADDRESS", str(running.client._http.base_url))
         monkeypatch.setenv("PRESAGE_SERVICE__TOKEN", running.client._http.headers["authorization"][7:])
         here = System("here", Scheduler.LOCAL, (NodeType("node", 1, 1 << 30),), (Partition("local", ("node",)),))
-        stated = Stated(Spread.exactly(1e6), {"here": Spread.exactly(60)}, {"here": Spread.exactly(0)})
+        stated = Stated(Spread.exactly(1 << 29), {"here": Spread.exactly(60)}, {"here": Spread.exactly(0)})
         plans = make_plans([Variant(ScriptWorkload("hello"))], [here], StatedEstimates(stated), name="hello")
         plan = plans.plan(Strategy.BEST)
         assert plan is not None

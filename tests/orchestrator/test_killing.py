@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import random
-import subprocess
-import sys
 import time
+from collections import deque
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,9 @@ from presage.connectors.simulated import MEMORY, WORK, SimulatedConnector
 from presage.database import Database
 from presage.orchestrator.jobs import FINAL, Order, Phase, Place
 from presage.orchestrator.store import Store
+from tests.orchestrator.unreliable import main
 
 GIB = 1 << 30
-ROOT = Path(__file__).parents[2]
 
 
 def orders(folder: Path, count: int, seed: int) -> list[Order]:
@@ -35,37 +36,45 @@ def orders(folder: Path, count: int, seed: int) -> list[Order]:
     return orders
 
 
-def kill_and_finish(folder: Path, url: str, jobs: int, kills: int, seed: int, most_s: float) -> Store:
-    """Hand jobs over, kill planes at random moments, let the last ones finish."""
-    store = Store(Database(url))
+def kill_and_finish(
+    store: Store, folder: Path, url: str, *, jobs: int, kills: int, seed: int, most_s: float
+) -> int:
+    """Hand jobs over, kill planes at random moments, let the last ones finish; returns how many were killed.
+
+    There are always two planes, and the older one is killed. After `most_s` nothing more is waited for.
+    """
     for order in orders(folder, jobs, seed):
         store.add("ann", order)
     moments = random.Random(seed)
     deadline = time.monotonic() + most_s
-    planes: list[subprocess.Popen[bytes]] = []
+    # A process that has imported everything gives birth to the planes: these work from their first moment on.
+    births = multiprocessing.get_context("forkserver")
+    births.set_forkserver_preload(["tests.orchestrator.unreliable"])
+    planes: deque[Any] = deque()
+    killed = 0
     try:
         for life in range(kills + 2):
-            command = [
-                sys.executable,
-                "-m",
-                "tests.orchestrator.unreliable",
-                str(folder),
-                url,
-                str(seed * 1000 + life),
-            ]
             if len(planes) == 2:
-                time.sleep(moments.uniform(0.3, 1.5))
-                oldest = planes.pop(0)
-                oldest.kill()
-                oldest.wait()
-            planes.append(subprocess.Popen(command, cwd=ROOT))
+                time.sleep(moments.uniform(0.2, 1.4))
+                if time.monotonic() > deadline - most_s / 3:
+                    break
+                end(planes.popleft())
+                killed += 1
+            planes.append(births.Process(target=main, args=(folder, url, seed * 1000 + life), daemon=True))
+            planes[-1].start()
         while store.jobs(active_only=True, most=1) and time.monotonic() < deadline:
             time.sleep(0.5)
     finally:
         for plane in planes:
-            plane.kill()
-            plane.wait()
-    return store
+            end(plane)
+    return killed
+
+
+def end(plane: Any) -> None:
+    """Kill a process as nothing can prepare for."""
+    plane.kill()
+    plane.join(20)
+    plane.close()
 
 
 def assert_nothing_lost_or_doubled(store: Store, folder: Path, jobs: int) -> None:
@@ -74,13 +83,14 @@ def assert_nothing_lost_or_doubled(store: Store, folder: Path, jobs: int) -> Non
     assert len(found) == jobs
     assert {job.phase for job in found} <= FINAL
     for job in found:
-        assert job.phase is Phase.COMPLETED, (job.name, job.reason)
+        assert job.phase is Phase.COMPLETED, (job.order.name, job.reason)
         for sub_job in job.sub_jobs:
-            assert len(cluster.jobs_of_key(sub_job.key)) <= 1, (job.name, sub_job.key)
+            assert len(cluster.jobs_of_key(sub_job.key)) <= 1, (job.order.name, sub_job.key)
 
 
 @pytest.mark.slow
 def test_twenty_kills_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'plane.sqlite'}"
-    store = kill_and_finish(tmp_path, url, jobs=60, kills=20, seed=3, most_s=180)
+    store = Store(Database(url))
+    assert kill_and_finish(store, tmp_path, url, jobs=60, kills=20, seed=3, most_s=180) == 20
     assert_nothing_lost_or_doubled(store, tmp_path, 60)

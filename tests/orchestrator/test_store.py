@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from presage.orchestrator.actions import Action
 from presage.orchestrator.claims import Change, Claim
 from presage.orchestrator.jobs import Ending, Order, Phase, Place, Progress, SubJob
 from presage.orchestrator.rules import Decision
-from presage.orchestrator.store import Store
+from presage.orchestrator.store import Store, utc_now
 from presage.traces.schema import Outcome
 from tests.orchestrator.test_killing import assert_nothing_lost_or_doubled, kill_and_finish
 
@@ -40,9 +41,26 @@ def clock() -> Clock:
     return Clock()
 
 
+MakeStore = Callable[..., Store]
+
+
 @pytest.fixture
-def store(database_url: str, clock: Clock) -> Store:
-    return Store(Database(database_url), clock)
+def make_store(database_url: str) -> Iterator[MakeStore]:
+    """Make stores on one database, each as another process would have it."""
+    opened: list[Database] = []
+
+    def make(now: Callable[[], datetime] = utc_now) -> Store:
+        opened.append(Database(database_url))
+        return Store(opened[-1], now)
+
+    yield make
+    for database in opened:
+        database.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore, clock: Clock) -> Store:
+    return make_store(clock)
 
 
 def claim(store: Store, plane: str = "a", lease_s: float = 60) -> Claim:
@@ -94,9 +112,9 @@ def test_claims_are_exclusive_until_they_end_and_last_longer_with_each_word(stor
 
 
 def test_a_plane_with_its_clock_behind_takes_and_changes_nothing_of_others(
-    store: Store, clock: Clock, database_url: str
+    store: Store, clock: Clock, make_store: MakeStore
 ) -> None:
-    behind = Store(Database(database_url), lambda: clock.now - timedelta(minutes=5))
+    behind = make_store(lambda: clock.now - timedelta(minutes=5))
     store.add("ann", ORDER)
     assert behind.claim_jobs("behind", 60) == []  # not due by its clock
     held = claim(store)
@@ -195,15 +213,15 @@ def test_thousands_are_written_and_woken_at_once(store: Store, clock: Clock) -> 
     assert store.counts() == {"active": 1200}
 
 
-def test_two_who_claim_at_once_never_get_the_same(database_url: str) -> None:
-    first = Store(Database(database_url))
+def test_two_who_claim_at_once_never_get_the_same(make_store: MakeStore) -> None:
+    first = make_store()
     for _ in range(60):
         first.add("ann", ORDER)
     taken: list[str] = []
     lock = threading.Lock()
 
     def work(name: str) -> None:
-        mine = Store(Database(database_url))
+        mine = make_store()
         while claims := mine.claim_jobs(name, 600, most=3):
             with lock:
                 taken.extend(each.job.job_id for each in claims)
@@ -224,6 +242,7 @@ def test_jobs_that_are_not_there_are_told(store: Store) -> None:
 
 
 @pytest.mark.slow
-def test_two_planes_share_a_database_and_may_die(database_url: str, tmp_path: Path) -> None:
-    store = kill_and_finish(tmp_path, database_url, jobs=20, kills=4, seed=5, most_s=90)
+def test_two_planes_share_a_database_and_may_die(make_store: MakeStore, database_url: str, tmp_path: Path) -> None:
+    store = make_store()
+    kill_and_finish(store, tmp_path, database_url, jobs=20, kills=4, seed=5, most_s=90)
     assert_nothing_lost_or_doubled(store, tmp_path, 20)

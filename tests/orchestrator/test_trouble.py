@@ -134,7 +134,7 @@ def test_a_rule_that_always_asks_for_the_same_comes_to_an_end(
     rules = Rules((Rule("always", {"sub_jobs": ">0"}, action, "always"), *load_rules().table))
     world.plane = world.make_plane(rules=rules)
     job = world.store.add("ann", make_order(work_s=50, most_sub_jobs=4))
-    world.pass_time(3000)
+    world.pass_time(900, step_s=20)
     job = world.store.get(job.job_id)
     assert job.phase is Phase.FAILED
     assert len(job.sub_jobs) <= 4

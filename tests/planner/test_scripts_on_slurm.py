@@ -50,12 +50,14 @@ def test_a_run_past_the_limit_is_done_by_a_chain_of_jobs_unless_it_is_cancelled(
     file.write_text(write_sbatch(plan, plan.legs[0], ("bash", "-c", PROGRAM), chain_as=str(file)))
     with SlurmCluster(nodes=1, cpus=1, rate=20, partitions=["PartitionName=all Nodes=ALL Default=YES"]) as slurm:
         exports = f"ALL,OUTPUT={output},PRESAGE_RUN_FOLDER={tmp_path / 'run'}"
-        slurm.run(["sbatch", "--parsable", f"--export={exports}", f"--output={tmp_path / 'log'}", str(file)])
+        # Successors take none of these options along: in the folder of the first, they leave their output there.
+        here = f"--chdir={tmp_path}"
+        slurm.run(["sbatch", "--parsable", here, f"--export={exports}", f"--output={tmp_path / 'log'}", str(file)])
         slurm.wait_for_jobs(timeout_s=110)
         log = slurm.log()
         cancelled = tmp_path / "cancelled"
         exports = f"ALL,OUTPUT={cancelled},PRESAGE_RUN_FOLDER={tmp_path / 'other'}"
-        options = [f"--export={exports}", f"--output={tmp_path / 'other-log'}"]
+        options = [here, f"--export={exports}", f"--output={tmp_path / 'other-log'}"]
         number = slurm.run(["sbatch", "--parsable", *options, str(file)]).strip()
         for _ in range(200):
             if cancelled.exists():

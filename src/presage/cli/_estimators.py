@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from presage.cli._output import duration, print_table
+from presage.cli._output import print_table
 
 if TYPE_CHECKING:
     from presage.estimators import Estimate, Quantity
@@ -167,11 +167,11 @@ def print_answer(answer: Estimate) -> None:
 def amount(quantity: Quantity, value: float) -> str:
     """Return an amount of a quantity as a person reads it."""
     from presage.estimators import Quantity
-    from presage.units import format_bytes
+    from presage.units import format_bytes, spell_seconds
 
     if quantity is Quantity.MEMORY:
         return format_bytes(value)
-    return f"{value:.4g}" if quantity is Quantity.COST else duration(value)
+    return f"{value:.4g}" if quantity is Quantity.COST else spell_seconds(value)
 
 
 def _cells(score: Score) -> tuple[str, str, str, str]:

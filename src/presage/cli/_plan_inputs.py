@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _BUDGET = re.compile(r"(?P<amount>\d+(?:\.\d+)?)\s*(?P<currency>[A-Za-z]\w*)?")
 _NIGHT = re.compile(r"(?P<begins>\d{1,2})(?::00)?-(?P<ends>\d{1,2})(?::00)?")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_OPERATORS = ";&|()\n"
+_FILLED_IN = frozenset("$`*?[~<>")
 _HOUR_S = 3600.0
 _DAY_H = 24
 
@@ -33,7 +35,7 @@ def spread_in(text: str, parse: Callable[[str], float], option: str) -> Spread:
     """Return an amount, or p10..p50..p90 of one. Raises UsageError."""
     from presage.estimators.spread import Spread
 
-    amounts = [parse(part) for part in text.split("..")]
+    amounts = [named(option, part, parse) for part in text.split("..")]
     if len(amounts) == 1:
         return Spread.exactly(amounts[0])
     try:
@@ -44,6 +46,15 @@ def spread_in(text: str, parse: Callable[[str], float], option: str) -> Spread:
             f"{option} {text!r} is no amount",
             expected="one amount, or three in rising order like 20h..26h..40h: p10, p50 and p90",
         ) from None
+
+
+def named(option: str, text: str, parse: Callable[[str], float]) -> float:
+    """Return the amount that an option was given. Raises UsageError that says which option."""
+    try:
+        return parse(text)
+    except UsageError as error:
+        dated = "a date like 2030-01-31T18:00, or " if option == "--deadline" else ""
+        raise UsageError(f"{option} {error.problem}", expected=f"{dated}{error.expected}") from None
 
 
 def times_in(texts: list[str] | None, option: str, parse: Callable[[str], float]) -> dict[str, Spread]:
@@ -63,7 +74,7 @@ def deadline_in(text: str | None, now: datetime) -> float | None:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        return parse_seconds(text)
+        return named("--deadline", text, parse_seconds)
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     left_s = (moment - now).total_seconds()
     if left_s <= 0:
@@ -99,15 +110,30 @@ def night_in(text: str | None) -> Night | None:
 def command_in(text: str | None, training: TrainingWorkload | None) -> tuple[str, ...]:
     """Return the words of what is to be run; a training in a file runs that file. Raises UsageError."""
     if text is not None:
-        try:
-            words = tuple(shlex.split(text))
-        except ValueError as error:
-            raise UsageError(f"--run {text!r} is no command: {error}", remedy="Check its quotes") from None
-        if not words:
-            raise UsageError("--run names nothing", expected="a command like 'python train.py'")
-        return words
+        return _words_of(text)
     file = training.model.partition(":")[0] if training is not None else ""
     return ("python", file) if file.endswith(".py") else ()
+
+
+def _words_of(text: str) -> tuple[str, ...]:
+    """Return one program with its arguments; a shell fills in variables and patterns where the job runs."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    try:
+        words = tuple(lexer)
+    except ValueError as error:
+        raise UsageError(f"--run {text!r} is no command: {error}", remedy="Check its quotes") from None
+    if not words:
+        raise UsageError("--run names nothing", expected="a command like 'python train.py'")
+    if any(set(word) <= set(_OPERATORS) for word in words if word):
+        # The shell between would get the signal to save and stop, and the program would not.
+        raise UsageError(
+            f"--run {text!r} is more than one command", expected="one program with its arguments",
+            remedy="Put the commands into a script that ends with exec PROGRAM, and run that",
+        )  # fmt: skip
+    if set(text) & _FILLED_IN:
+        return ("sh", "-c", f"exec env {text.strip()}")
+    return tuple(shlex.split(text))
 
 
 def systems_in(names: list[str] | None) -> list[System]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from presage.cli._output import print_table
-from presage.units import format_bytes
+from presage.units import format_bytes, spell_seconds
 from presage.wording import counted
 
 if TYPE_CHECKING:
@@ -31,8 +31,21 @@ def print_plans(plans: Plans, chosen: Plan | None) -> None:
         _print_front(plans)
     if chosen is not None:
         print_legs(chosen)
-    for note in dict.fromkeys(note for option in plans.options if option.fits for note in option.notes):
+    for note in _notes([option for option in plans.options if option.fits]):
         typer.echo(f"Note: {note}.")
+
+
+def _notes(options: list[Option]) -> list[str]:
+    """Return what is to be said of the options, each thing once; of unknown waits in one sentence."""
+    from presage.planner.options import unknown_wait
+
+    places = dict.fromkeys(option.placement.name for option in options)
+    unknown = [place for place in places if any(unknown_wait(place) in option.notes for option in options)]
+    said = {unknown_wait(place) for place in unknown}
+    notes = [
+        note for note in dict.fromkeys(note for option in options for note in option.notes) if note not in said
+    ]
+    return [f"{unknown_wait(*unknown)}; --wait or --history tells them", *notes] if unknown else notes
 
 
 def print_legs(plan: Plan) -> None:
@@ -42,10 +55,10 @@ def print_legs(plan: Plan) -> None:
             str(leg.number),
             leg.place + (" (spot)" if leg.spot else ""),
             leg.node_type,
-            _hours(leg.submit_s),
-            _hours(leg.start_s),
-            _hours(leg.end_s),
-            _hours(leg.walltime_s),
+            spell_seconds(leg.submit_s),
+            spell_seconds(leg.start_s),
+            spell_seconds(leg.end_s),
+            spell_seconds(leg.walltime_s),
             f"{leg.work_share:.0%}",
             f"{leg.chance:.0%}",
         )
@@ -89,8 +102,12 @@ def _option_row(option: Option) -> tuple[str, ...]:
         place.node_type.name,
         place.size,
         format_bytes(option.memory.spread.p50) + _mark(option.memory) if option.memory else "?",
-        _hours(option.run.p50) + _mark(option.walltime) if option.run else "",
-        _hours(option.wait.spread.p50) + _mark(option.wait) if option.wait else "?" if option.completion else "",
+        spell_seconds(option.run.p50) + _mark(option.walltime) if option.run else "",
+        spell_seconds(option.wait.spread.p50) + _mark(option.wait)
+        if option.wait
+        else "?"
+        if option.completion
+        else "",
         _between(option.completion),
         _price(option.cost, option.currency),
         str(option.jobs) if option.completion else "",
@@ -127,7 +144,7 @@ def _print_strategies(proposals: tuple[Proposal, ...]) -> None:
 
 def _print_front(plans: Plans) -> None:
     rows = [
-        (option.label, _hours(option.completion.p50), _price(option.cost, option.currency))
+        (option.label, spell_seconds(option.completion.p50), _price(option.cost, option.currency))
         for option in plans.front
         if option.completion is not None
     ]
@@ -139,14 +156,8 @@ def _between(spread: Spread | None) -> str:
     if spread is None:
         return ""
     if spread.p90 - spread.p10 < 1:
-        return _hours(spread.p50)
-    return f"{_hours(spread.p50)} ({_hours(spread.p10)} to {_hours(spread.p90)})"
-
-
-def _hours(seconds: float) -> str:
-    from presage.estimators.feasibility import spell_seconds
-
-    return spell_seconds(seconds)
+        return spell_seconds(spread.p50)
+    return f"{spell_seconds(spread.p50)} ({spell_seconds(spread.p10)} to {spell_seconds(spread.p90)})"
 
 
 def _price(cost: Spread | None, currency: str) -> str:

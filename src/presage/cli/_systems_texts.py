@@ -83,7 +83,14 @@ def kept(error: PresageError, place: Path) -> PresageError:
 
 
 def _run_editor(place: Path) -> None:
-    words = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    words = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not words and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        place.unlink()
+        raise UsageError(
+            "There is no terminal for an editor",
+            remedy="Change single values with --set, like --set charge.core_hour=0.01",
+        )
+    words = words or "vi"
     try:
         command = shlex.split(words)
         done = subprocess.run([*command, str(place)], check=False)  # noqa: S603  (the person's own choice)

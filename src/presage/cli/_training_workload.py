@@ -6,20 +6,19 @@ import functools
 import inspect
 import re
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from presage.choices import choice_of
 from presage.cli._output import names_in
-from presage.errors import UsageError, closest
+from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from enum import StrEnum
 
     from presage.estimators.workloads import TrainingWorkload
 
-    _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _TRAINING = "The training"
 _INPUT = re.compile(r"(?:(?P<kind>int:\d+|float):)?(?P<shape>\d+(?:x\d+)*)")
@@ -167,19 +166,6 @@ def numbers_in(text: str, option: str, least: int = 1) -> list[int]:
             expected=f"at most {_MOST_NUMBERS} whole numbers from {least} up, with commas, like 32,64",
         )
     return list(dict.fromkeys(int(name) for name in names))
-
-
-def choice_of(kind: type[_Choice], text: str, option: str) -> _Choice:
-    """Return the member of an enumeration that an option names. Raises UsageError with the closest."""
-    try:
-        return kind(text.strip().lower())
-    except ValueError:
-        near = closest(text, [each.value for each in kind])
-        raise UsageError(
-            f"{option} {text!r} is not known",
-            expected=f"one of {', '.join(each.value for each in kind)}",
-            remedy=f"Did you mean {near!r}?" if near else "",
-        ) from None
 
 
 def _inputs_of(texts: list[str]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:

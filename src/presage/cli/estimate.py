@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from presage.cli._output import Json, duration, emit_json, print_table, steps, tell
+from presage.cli._output import Json, emit_json, print_table, steps, tell
 from presage.cli._training_workload import TrainingCall, with_training
 from presage.errors import UsageError
-from presage.units import format_bytes
+from presage.units import format_bytes, spell_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from presage.clusters.systems import System
-    from presage.estimators.spread import Spread
     from presage.estimators.training.estimating import TrainingEstimate
     from presage.estimators.workloads import Target
 
@@ -121,9 +118,9 @@ def _print(found: list[TrainingEstimate]) -> None:
             (
                 f"{options.batch}" + (f", {options.precision.value}" if several else ""),
                 each.place,
-                _amounts(each.memory.spread, format_bytes),
+                each.memory.spread.words(format_bytes),
                 each.verdict,
-                _amounts(each.walltime.spread, duration) if each.walltime else "",
+                each.walltime.spread.words(spell_seconds) if each.walltime else "",
                 each.memory.basis.value,
             )
         )
@@ -134,9 +131,3 @@ def _print(found: list[TrainingEstimate]) -> None:
     ]
     for note in dict.fromkeys([*notes, *(reason for each in found for reason in each.reasons.values())]):
         tell(f"Note: {note}")
-
-
-def _amounts(spread: Spread, spell: Callable[[float], str]) -> str:
-    """Return the median, and p10 and p90 where they are not the same."""
-    middle, low, high = (spell(amount) for amount in (spread.p50, spread.p10, spread.p90))
-    return middle if low == high else f"{middle} ({low} … {high})"

@@ -27,6 +27,9 @@ def jobs(
     if json:
         emit_json({"jobs": found})
         return
+    if not found:
+        tell(f"No job {'is under way' if active else 'was handed over yet'}: presage submit --managed FILE")
+        return
     rows = [
         (each["job_id"], each["name"], each["state"], _progress(each), str(len(each["sub_jobs"])), each["reason"])
         for each in found

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from presage.choices import choice_of
 from presage.cli._output import Json, emit_json, steps, tell
-from presage.cli._training_workload import TrainingCall, choice_of, numbers_in, with_training
+from presage.cli._training_workload import TrainingCall, numbers_in, with_training
 from presage.errors import PresageError, UsageError
 
 if TYPE_CHECKING:
@@ -167,10 +168,10 @@ def plan(
     from presage.cli._plan_inputs import command_in, systems_in
     from presage.cli._plan_text import print_plans
     from presage.cli._plan_writing import check_places, how_to_submit, write_plan
-    from presage.planner.plan import Strategy
+    from presage.planner.plan import STRATEGIES
     from presage.planner.planning import make_plans
 
-    picked = choice_of(Strategy, strategy, "--strategy") if strategy else None
+    picked = choice_of(STRATEGIES, strategy, "--strategy") if strategy else None
     check_places(write or [])
     now = datetime.now(UTC)
     variants, trained = _variants(training, walltime, on_nodes, name)
@@ -255,7 +256,7 @@ def _assumptions(
     *, save: str, restart: str, data_size: str, spot_interruptions: float, night: str | None, now: datetime,
     **plain: Any,
 ) -> Assumptions:  # fmt: skip
-    from presage.cli._plan_inputs import night_in
+    from presage.cli._plan_inputs import named, night_in
     from presage.planner.cascades import Overheads
     from presage.planner.options import Assumptions
     from presage.units import parse_bytes, parse_seconds
@@ -266,8 +267,11 @@ def _assumptions(
         )
     hours = night_in(night)
     return Assumptions(
-        overheads=Overheads(save_s=parse_seconds(save), restart_s=parse_seconds(restart)),
-        data_bytes=parse_bytes(data_size), spot_interruptions_per_h=spot_interruptions,
+        overheads=Overheads(
+            save_s=named("--save", save, parse_seconds), restart_s=named("--restart", restart, parse_seconds)
+        ),
+        data_bytes=round(named("--data-size", data_size, parse_bytes)),
+        spot_interruptions_per_h=spot_interruptions,
         night=hours, now=now if hours else None, **plain,
     )  # fmt: skip
 
@@ -292,6 +296,7 @@ def _estimates(
         walltimes,
         times_in(waits, "--wait", parse_seconds),
     )
+    stated.check_places(systems)
     return StatedEstimates(stated, AskedEstimates(by_system=knowledge_in(history, systems)))
 
 

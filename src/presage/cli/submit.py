@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from presage.cli._managed import hand_over, plan_order, script_order
-from presage.cli._output import Json, duration, emit_json, print_table, tell
+from presage.cli._output import Json, emit_json, print_table, tell
 from presage.cli._requests import Days, HistoryFiles, On, QueueDays
 from presage.errors import UsageError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from presage.estimators.advice import Advice
     from presage.estimators.scripts import Asked, Script
     from presage.estimators.workloads import ScriptWorkload, Target
+    from presage.planner.plan import Plan
     from presage.traces import Trace
 
 OWN_OPTIONS = {
@@ -147,6 +148,7 @@ def _submit_plan(
     from presage.estimators.scripts import Script, asked_by, directives_in
     from presage.planner.plan import read_plan
     from presage.planner.scripts import write_sbatch
+    from presage.units import spell_seconds
 
     if arguments:
         raise UsageError(
@@ -161,6 +163,7 @@ def _submit_plan(
             remedy=f"Say --on {leg.scheduler.value}, where that is",
         )
     text = write_sbatch(plan, leg)
+    _check_not_done(plan)
     directives = directives_in(text)
     script = Script(str(path), text, (), directives, asked_by(directives))
     workload = script.workload(user=user_name(), folder=Path.cwd())
@@ -171,9 +174,23 @@ def _submit_plan(
             {"plan": str(path), "leg": leg.number, "legs": len(plan.legs), "place": leg.place, "job_id": job_id}
         )
         return
-    typer.echo(f"{plan.name}: job 1 of {len(plan.legs)}, on {leg.place} for {duration(leg.walltime_s)} at most")
+    typer.echo(
+        f"{plan.name}: job 1 of {len(plan.legs)}, on {leg.place} for {spell_seconds(leg.walltime_s)} at most"
+    )
     if job_id is not None:
         typer.echo(f"Submitted job {job_id}")
+
+
+def _check_not_done(plan: Plan) -> None:
+    """Raise UsageError if a run of that name has ended here: its jobs would find nothing left to do."""
+    from presage.planner.scripts import DONE, run_folder
+
+    folder = run_folder(plan)
+    if (folder / DONE).exists():
+        raise UsageError(
+            f"The run in {folder} is done already",
+            remedy="To begin anew, remove that folder, or plan it with another --name",
+        )
 
 
 def make_submission(
@@ -340,11 +357,11 @@ def _shown(text: str) -> str:
 
 
 def _row(what: str, estimate: Estimate | None, *, is_time: bool) -> tuple[str, ...]:
-    from presage.units import format_bytes
+    from presage.units import format_bytes, spell_seconds
 
     if estimate is None:
         return ()
-    words = (lambda seconds: duration(round(seconds))) if is_time else format_bytes
+    words = spell_seconds if is_time else format_bytes
     spread = estimate.spread
     why = estimate.notes[0] if estimate.notes else estimate.basis.value
     return what, words(spread.p50), f"{words(spread.p10)} to {words(spread.p90)}", why

@@ -19,7 +19,7 @@ from presage.cli._systems import (
     version_document,
 )
 from presage.cli._systems_texts import STANDARD, edited, kept, read_systems, write_systems
-from presage.errors import ConnectorError, PresageError, UsageError
+from presage.errors import ConnectorError, PresageError, UsageError, closest
 
 if TYPE_CHECKING:
     from presage.clusters import System
@@ -38,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
-SLURM, KUBERNETES = "slurm", "kubernetes"
+SLURM, KUBERNETES, LOCAL = "slurm", "kubernetes", "local"
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A system; `list` has them.")]
 Note = Annotated[str, typer.Option("--note", help="Why, for the history.")]
 At = Annotated[
@@ -260,7 +260,7 @@ def history(name: Name, json: Json = False) -> None:
 
 @app.command()
 def discover(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="slurm or kubernetes.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="slurm, kubernetes, or local for this machine.")],
     name: Annotated[str | None, typer.Option("--name", help="What to call it. [what it calls itself]")] = None,
     file: From = None,
     dry_run: Annotated[
@@ -269,13 +269,15 @@ def discover(
     note: Note = "",
     json: Json = False,
 ) -> None:
-    """Ask a cluster what it has, and keep that: Slurm by its own commands, Kubernetes by kubectl.
+    """Ask a cluster what it has, and keep that: Slurm by its own commands, Kubernetes by kubectl, or this machine.
 
     Nobody but you knows prices and rules: add them with `edit`, and `refresh` will leave them alone.
 
     Example: presage systems discover slurm --name lab
 
     Example: presage systems discover kubernetes --name cloud --from nodes.json
+
+    Example: presage systems discover local --name here
     """
     from presage.clusters.documents import document_of, write_system
 
@@ -357,9 +359,11 @@ def _simple(
 
 
 def _discovered(kind: str, name: str | None, file: str | None) -> System:
+    if file is not None and kind != KUBERNETES:
+        raise UsageError(
+            "--from is about Kubernetes", remedy="Run it on the cluster's own machine, without --from"
+        )
     if kind == SLURM:
-        if file is not None:
-            raise UsageError("--from is about Kubernetes", remedy="Run it where Slurm's commands are")
         from presage.connectors.slurm import discovery as slurm
 
         return slurm.discover(name)
@@ -367,7 +371,15 @@ def _discovered(kind: str, name: str | None, file: str | None) -> System:
         from presage.connectors.kubernetes import discovery as kubernetes
 
         return kubernetes.discover(file, name)
-    raise UsageError(f"{kind!r} cannot be asked what it has", expected="slurm or kubernetes")
+    if kind == LOCAL:
+        from presage.connectors.local import LocalConnector
+
+        return LocalConnector().discover(name)
+    near = closest(kind, (SLURM, KUBERNETES, LOCAL))
+    raise UsageError(
+        f"{kind!r} cannot be asked what it has", expected=f"{SLURM}, {KUBERNETES} or {LOCAL}",
+        remedy=f"Did you mean {near!r}?" if near else "",
+    )  # fmt: skip
 
 
 def _keep(catalogue: Catalogue, current: Version | None, found: System, note: str) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _changes(connector: Connector, job: str, *, once: bool) -> Iterator[JobStatu
     """Yield the job as it stands now, and then whenever its state changes, until it has ended."""
     pause_s, last = FIRST_PAUSE_S, None
     while True:
-        status = _status(connector, job)
+        status = _status(connector, job, again=last is not None)
         if status is not None and (last is None or status.state is not last.state):
             pause_s = FIRST_PAUSE_S
             last = status
@@ -96,15 +96,24 @@ def _changes(connector: Connector, job: str, *, once: bool) -> Iterator[JobStatu
         pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
-def _status(connector: Connector, job: str) -> JobStatus | None:
-    """Return how the job stands; None if nobody answered this time. Raises InputError if there is no such job."""
+def _status(connector: Connector, job: str, *, again: bool) -> JobStatus | None:
+    """Return how the job stands; None if nobody answered this time, but did before.
+
+    Raises InputError if there is no such job, ConnectorError if nobody has ever answered.
+    """
     try:
         found = connector.statuses([job])
     except (ClusterTimeoutError, ClusterUnreachableError) as error:
+        if not again:
+            raise
         tell(f"{error.problem}; asking again")
         return None
     if job not in found:
-        raise InputError(f"The cluster knows no job {job!r}", expected="the id of a job of yours")
+        raise InputError(
+            f"The cluster knows no job {job!r}",
+            expected="the id of a job of yours",
+            remedy="`presage jobs` has those that were handed over",
+        )
     return found[job]
 
 

@@ -13,6 +13,7 @@ goes on. With `run.batches(loader)` that happens between batches too, and batche
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -162,6 +163,7 @@ class Run:
         if last or stops or time.monotonic() - self._saved_s >= self.every_s:
             self.save()
         if stops and not last:
+            atexit.register(_leave_group)
             raise SystemExit(EXIT_TO_BE_CONTINUED)
 
     def _tell_progress(self, *, now: bool = False) -> None:
@@ -194,6 +196,13 @@ def _any_process(asked: bool) -> bool:
     flag = torch.tensor([int(asked)], device=device)
     torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
     return bool(flag.item())
+
+
+def _leave_group() -> None:
+    """Leave the group of a distributed training, unless the program has: its threads would abort the exit."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _listed(names: Iterable[str]) -> str:

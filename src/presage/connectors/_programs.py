@@ -20,11 +20,13 @@ def run_program(
     timeout_s: float,
     remedy: str,
     unreachable: Sequence[str] = (),
+    elsewhere: str = "",
 ) -> tuple[str, str]:
     """Return what a program wrote on its standard output and error.
 
     Its standard input is empty and no shell is involved. A failure whose words contain one of `unreachable` is a
-    ClusterUnreachableError, any other a ClusterRefusedError. `remedy` is for a program that is not there.
+    ClusterUnreachableError, any other a ClusterRefusedError. `remedy` is for a program that is not there,
+    `elsewhere` for one that reaches nobody.
     """
     try:
         done = subprocess.run(  # noqa: S603  (a program of the cluster, arguments as a list)
@@ -49,5 +51,6 @@ def run_program(
     if done.returncode:
         said = words.strip()[:_MAX_WORDS_CHARS] or f"exit code {done.returncode}"
         kind = ClusterUnreachableError if any(mark in said for mark in unreachable) else ClusterRefusedError
-        raise kind(f"{command[0]} failed: {said}")
+        is_lost = kind is ClusterUnreachableError
+        raise kind(f"{command[0]} failed: {said}", remedy=elsewhere if is_lost else "")
     return out, words

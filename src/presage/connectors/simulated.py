@@ -165,6 +165,8 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
         try:
             connection.row_factory = sqlite3.Row
             connection.execute("PRAGMA journal_mode = WAL")
+            # Survives the end of any process; that of the machine is no matter for a cluster that is not real.
+            connection.execute("PRAGMA synchronous = OFF")
             connection.execute("BEGIN IMMEDIATE")
             now_s = self._advanced(connection)
             yield connection, now_s
@@ -177,8 +179,9 @@ class SimulatedConnector(Connector, Discovers, EstimatesStarts):
             connection.close()  # which gives up what was not committed
 
     def _advanced(self, state: sqlite3.Connection) -> float:
-        for statement in _SCHEMA.split(";"):
-            state.execute(statement)
+        if state.execute("SELECT 1 FROM sqlite_master WHERE name = 'work'").fetchone() is None:
+            for statement in _SCHEMA.split(";"):
+                state.execute(statement)
         row = state.execute("SELECT began_s, rate FROM cluster").fetchone()
         if row is None:
             state.execute("INSERT INTO cluster VALUES (?, ?, ?, ?, ?, ?)", self._properties)

@@ -13,7 +13,7 @@ from presage.clusters.systems import Limits
 from presage.estimators._base import Estimate, EstimateRequest, Knowledge, Quantity, UnsupportedError
 from presage.estimators.asking import ask
 from presage.estimators.wait.opinions import WaitOpinions, wait_opinions
-from presage.units import format_bytes, format_seconds
+from presage.units import format_bytes, format_seconds, spell_seconds
 from presage.wording import counted
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _time_change(asked: Asked, estimate: Estimate | None, limits: Limits) -> Cha
     sure_s = float(estimate.details["p95_s"])
     if not _is_better(now_s, after_s, sure_s):
         return None
-    reason = f"p95 of {_runs(estimate)} is {_hours(sure_s)}"
+    reason = f"p95 of {_runs(estimate)} is {spell_seconds(sure_s)}"
     if estimate.details.get("timeouts"):
         reason += f", and {estimate.details['timeouts']} of them reached the limit"
     return Change("time", now_s if asked.walltime_s is None else asked.walltime_s, after_s, reason)
@@ -165,10 +165,3 @@ def _changed(target: Target, changes: tuple[Change, ...]) -> Target:
 
 def _runs(estimate: Estimate) -> str:
     return f"{counted(int(estimate.details['runs']), 'earlier run')} ({estimate.details['level']})"
-
-
-def _hours(seconds: float) -> str:
-    for unit_s, unit in ((3600.0, "h"), (60.0, "min")):
-        if seconds >= unit_s:
-            return f"{seconds / unit_s:.3g} {unit}"
-    return f"{seconds:.3g} s"

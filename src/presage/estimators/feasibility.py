@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from presage.errors import UnknownNameError
-from presage.units import format_bytes
+from presage.units import format_bytes, spell_seconds
 from presage.wording import counted
 
 if TYPE_CHECKING:
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from presage.clusters.charges import Share
     from presage.clusters.systems import Limits, NodeType, Partition, System
-
-_HOUR_S = 3600.0
-_MINUTE_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -57,13 +54,6 @@ def reasons_against(system: System, partition: Partition, node_type: NodeType, n
         *_memory(system, partition, node_type, need),
         *_time(partition.limits, need),
     )
-
-
-def spell_seconds(seconds: float) -> str:
-    """Return a duration as it is spoken of: 42 s, 15 min, 30 h; days only come in hours."""
-    if seconds >= _HOUR_S:
-        return f"{seconds / _HOUR_S:.4g} h"
-    return f"{seconds / _MINUTE_S:.3g} min" if seconds >= _MINUTE_S else f"{seconds:.3g} s"
 
 
 def _closed(partition: Partition) -> Iterator[Reason]:

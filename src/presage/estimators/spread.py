@@ -8,7 +8,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _Z90 = NormalDist().inv_cdf(0.9)
 
@@ -39,6 +39,11 @@ class Spread:
     def around(cls, median: float, factor: float) -> Spread:
         """Return an amount that lies within a factor of its median in 80 % of cases."""
         return cls(median / factor, median, median * factor)
+
+    def words(self, spell: Callable[[float], str]) -> str:
+        """Return the median, with p10 and p90 where they read differently; `spell` writes one amount."""
+        middle, low, high = (spell(amount) for amount in (self.p50, self.p10, self.p90))
+        return middle if low == high else f"{middle} ({low} … {high})"
 
     def quantile(self, share: float) -> float:
         """Return the amount that is not exceeded with this chance, `0 < share < 1`."""

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from presage.choices import choice_of
 from presage.errors import UsageError
 from presage.estimators.training.estimating import TrainingEstimate, estimate_training
 from presage.estimators.workloads import Attention, Precision, Sharding, TrainingOptions, TrainingWorkload
 from presage.helper.tables import Shown, Table
-from presage.units import format_bytes, format_seconds
+from presage.units import format_bytes, spell_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from presage.estimators.spread import Spread
     from presage.estimators.training.profile import StepProfile
     from presage.estimators.workloads import Target
     from presage.helper.planning import Planning
@@ -49,8 +50,8 @@ class Estimation(Shown):
         first = self.estimates[0]
         rows = tuple(
             (
-                str(each.workload.options.batch), each.place, _amounts(each.memory.spread, format_bytes),
-                each.verdict, _amounts(each.walltime.spread, format_seconds) if each.walltime else "",
+                str(each.workload.options.batch), each.place, each.memory.spread.words(format_bytes),
+                each.verdict, each.walltime.spread.words(spell_seconds) if each.walltime else "",
                 each.memory.basis.value,
             )
             for each in self.estimates
@@ -69,7 +70,7 @@ def estimate(
     model: Any,
     inputs: Any = None,
     *,
-    batch_sizes: Sequence[int] = (32,),
+    batch_sizes: int | Sequence[int] = (32,),
     epochs: float | None = None,
     samples: int | None = None,
     optimizer: str = "adamw",
@@ -78,7 +79,7 @@ def estimate(
     activation_checkpointing: bool = False,
     attention: str = "as-written",
     loss: Callable[[Any], Any] | None = None,
-    gpus: Sequence[str] = (),
+    gpus: str | Sequence[str] = (),
     measure: int = 0,
 ) -> Estimation:
     """Estimate memory and time of a training, for every batch size, on this machine or on some GPUs.
@@ -89,17 +90,22 @@ def estimate(
     `measure` takes so many real steps, of a network in a file. Raises UsageError, InputError,
     MissingDependencyError.
     """
-    if not batch_sizes or any(batch < 1 for batch in batch_sizes):
-        raise UsageError(f"Batch sizes cannot be {list(batch_sizes)}", expected="whole numbers from 1 up")
+    batches = [batch_sizes] if isinstance(batch_sizes, int) else list(batch_sizes)
+    if not batches or not all(isinstance(batch, int) and batch >= 1 for batch in batches):
+        raise UsageError(f"Batch sizes cannot be {batches}", expected="whole numbers from 1 up")
+    for what, amount in (("epochs", epochs), ("samples", samples)):
+        if amount is not None and not 0 < amount < math.inf:
+            raise UsageError(f"{what} cannot be {amount}", expected="a number above 0")
     options = TrainingOptions(
-        optimizer=optimizer, precision=Precision(precision), accumulation=accumulation,
-        activation_checkpointing=activation_checkpointing, attention=Attention(attention), sharding=Sharding.NONE,
+        optimizer=optimizer, precision=choice_of(Precision, precision, "precision"), accumulation=accumulation,
+        activation_checkpointing=activation_checkpointing,
+        attention=choice_of(Attention, attention, "attention"), sharding=Sharding.NONE,
     )  # fmt: skip
     common = _workload(model, inputs, TrainingWorkload("", (), options=options, samples=samples, epochs=epochs))
-    workloads = [replace(common, options=replace(options, batch=batch)) for batch in dict.fromkeys(batch_sizes)]
+    workloads = [replace(common, options=replace(options, batch=batch)) for batch in dict.fromkeys(batches)]
     profiling = None if isinstance(model, str) else _object_profiling(model, inputs, loss)
     measuring = _measuring(model, measure) if measure else None
-    targets: list[Target | None] = [_on_gpu(name) for name in gpus]
+    targets: list[Target | None] = [_on_gpu(name) for name in ([gpus] if isinstance(gpus, str) else gpus)]
     found = estimate_training(workloads, targets or [None], profiling=profiling, measuring=measuring)
     return Estimation(tuple(found), profiling)
 
@@ -153,7 +159,3 @@ def _on_gpu(name: str) -> Target:
     from presage.estimators.workloads import one_gpu
 
     return one_gpu(find_gpu(name))
-
-
-def _amounts(spread: Spread, spell: Callable[[float], str]) -> str:
-    return f"{spell(spread.p50)} ({spell(spread.p10)} … {spell(spread.p90)})"

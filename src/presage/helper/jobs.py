@@ -83,11 +83,16 @@ def hand_over(order: Order, *, look_after: bool = True) -> Job:
     return Job(str(made["job_id"]), place)
 
 
-def watch(job: Job, *, tell: Callable[[str], None] | None = None, most_s: float | None = None) -> dict[str, Any]:
+def watch(
+    job: Job | str, *, tell: Callable[[str], None] | None = None, most_s: float | None = None
+) -> dict[str, Any]:
     """Tell what happens to a job until it ends or `most_s` have passed; returns how it stands then.
 
-    `tell` gets one line for each event; by default they are printed.
+    A job that was handed over earlier is named by its id. `tell` gets one line for each event; by default they are
+    printed.
     """
+    if isinstance(job, str):
+        job = Job(job, jobs_place())
     say = tell or _print
     after = 0
     deadline = None if most_s is None else time.monotonic() + most_s

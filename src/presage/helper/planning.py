@@ -6,22 +6,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from presage.choices import choice_of
+from presage.clusters.systems import System
 from presage.errors import InputError, UsageError
 from presage.estimators.spread import Spread
+from presage.helper.estimating import Estimation
 from presage.helper.tables import Shown, Table
 from presage.planner.constraints import Budget, Constraints
 from presage.planner.crossing import Counts
 from presage.planner.estimates import AskedEstimates, Stated, StatedEstimates
 from presage.planner.options import Variant
-from presage.planner.plan import Plan, Strategy
+from presage.planner.plan import STRATEGIES, Plan
 from presage.planner.planning import Plans, make_plans
-from presage.units import format_seconds, parse_seconds
+from presage.units import parse_seconds, spell_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from presage.clusters.systems import System
-    from presage.helper.estimating import Estimation
     from presage.helper.jobs import Job
     from presage.planner.options import Option
 
@@ -35,7 +36,7 @@ class Planning(Shown):
 
     def choose(self, strategy: str | None = None) -> Plan:
         """Return the plan of a strategy, or the one that ends first. Raises InputError with the reasons."""
-        wanted = None if strategy is None else Strategy(strategy)
+        wanted = None if strategy is None else choice_of(STRATEGIES, strategy, "strategy")
         found = [each.plan for each in self.plans.proposals if each.plan and wanted in (None, each.strategy)]
         if not found:
             reasons = dict.fromkeys(reason.words for each in self.plans.proposals for reason in each.reasons)
@@ -71,7 +72,7 @@ class Planning(Shown):
 
 def plan(
     training: Estimation,
-    systems: Sequence[str | Path | System],
+    systems: str | Path | System | Sequence[str | Path | System],
     *,
     waits: Mapping[str, str | float] | None = None,
     hours: Mapping[str, float] | None = None,
@@ -89,7 +90,13 @@ def plan(
     `waits` are those that you know, by `system/partition`; `hours` how long it runs, by node type or partition,
     where you know better. `deadline` is a duration from now. `command` is what jobs execute. Raises UsageError.
     """
+    if not isinstance(training, Estimation):
+        raise UsageError(
+            f"{training!r} is no estimation", expected="what presage.estimate returns",
+            remedy="Estimate it first: presage.estimate(…).plan(…)",
+        )  # fmt: skip
     workloads = training.workloads()
+    named = [systems] if isinstance(systems, str | Path | System) else systems
     variants = [Variant(workload, f"batch {workload.options.batch}") for workload in workloads]
     stated = Stated(
         walltimes_s={place: Spread.exactly(each * 3600.0) for place, each in (hours or {}).items()},
@@ -100,9 +107,11 @@ def plan(
         budget=None if budget is None else Budget(budget),
         only=tuple(only),
     )
+    there = [_system(each) for each in named]
+    stated.check_places(there)
     plans = make_plans(
         variants,
-        [_system(each) for each in systems],
+        there,
         StatedEstimates(stated, AskedEstimates(profiling=training.profiling)),
         name=name or workloads[0].name or "training",
         counts=Counts(tuple(nodes), tuple(gpus), cores),
@@ -114,7 +123,6 @@ def plan(
 def _system(named: str | Path | System) -> System:
     from presage.clusters.catalogue import Catalogue
     from presage.clusters.documents import read_system
-    from presage.clusters.systems import System
 
     if isinstance(named, System):
         return named
@@ -129,7 +137,7 @@ def _system(named: str | Path | System) -> System:
 
 def _row(plan: Plan) -> tuple[str, str, str, str]:
     cost = f"{plan.cost.p50:.4g} {plan.currency}"
-    return format_seconds(plan.completion.p50), format_seconds(plan.wait.p50), cost, str(len(plan.legs))
+    return spell_seconds(plan.completion.p50), spell_seconds(plan.wait.p50), cost, str(len(plan.legs))
 
 
 def _option_row(option: Option) -> tuple[str, ...]:
@@ -137,4 +145,4 @@ def _option_row(option: Option) -> tuple[str, ...]:
         return (option.label, "no: " + "; ".join(reason.words for reason in option.reasons), "", "", "", "")
     times = [option.wait_s, option.run, option.completion]
     cost = f"{option.cost.p50:.4g} {option.currency}" if option.cost else ""
-    return (option.label, "yes", *(format_seconds(each.p50) if each else "" for each in times), cost)
+    return (option.label, "yes", *(spell_seconds(each.p50) if each else "" for each in times), cost)

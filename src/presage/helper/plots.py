@@ -29,9 +29,7 @@ def memory_figure(estimates: Sequence[TrainingEstimate]) -> Any:
         below = [(spread.p50 - spread.p10) / _GIB for spread in spreads]
         above = [(spread.p90 - spread.p50) / _GIB for spread in spreads]
         axes.errorbar(batches, middle, yerr=[below, above], marker="o", capsize=3, label=place)
-        limit = there[0].limit_bytes
-        if limit is not None:
-            axes.axhline(limit / _GIB, linestyle=":", color="grey")
+        axes.axhline(there[0].limit_bytes / _GIB, linestyle=":", color="grey")
     axes.set(xlabel="batch size", ylabel="memory, GiB", ylim=(0, None))
     axes.legend(frameon=False)
     return figure

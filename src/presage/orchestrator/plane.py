@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 _CLAIMS = 50
 _MOST_LEFT = 5000
+_MOST_UNWRITTEN_S = 1.0
+_PAUSE_PER_POLL = 10
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Plane:
         self._wait_s = wait_s
         self._silent: dict[str, _Silence] = {}
         self._left: dict[str, datetime] = {}
+        self._poll_s: dict[str, float] = {}
 
     def run(self, stop: Flag, pause_s: float = 1.0) -> None:
         """Work until told to stop. What this plane held when it died the last time is taken up again."""
@@ -105,16 +109,18 @@ class Plane:
         self._left = {job_id: until for job_id, until in self._left.items() if until > now}
         claims = self.store.claim_jobs(self.name, self.pace.lease_s, _CLAIMS, tuple(self._left)[:_MOST_LEFT])
         changes: list[Change] = []
+        began = self.now()
         for claim in claims:
             if stop is not None and stop.is_set():
                 break
             held = self._held(claim)
             if held is None:
                 continue
-            visit = Visit(self, held)
-            changes.append(visit.attend())
-            if visit.has_submitted:  # what only this process knows is written down at once
+            changes.append(Visit(self, held).attend())
+            # What only this process knows, like the id of a new job, is written down soon; not each by itself.
+            if self.now() - began >= timedelta(seconds=_MOST_UNWRITTEN_S):
                 self._keep(changes)
+                began = self.now()
         self._keep(changes)
         return len(claims)
 
@@ -148,6 +154,11 @@ class Plane:
         """Leave a job to other planes for a while."""
         self._left[job_id] = self.now() + timedelta(seconds=self.pace.most_pause_s)
 
+    @property
+    def soon_s(self) -> float:
+        """When to ask a cluster again where something happens: asking must not take all the time there is."""
+        return max(self.pace.least_pause_s, _PAUSE_PER_POLL * max(self._poll_s.values(), default=0.0))
+
     def wait_s(self, job: ManagedJob) -> float:
         """Return how long a new job would wait; none if nobody can say."""
         try:
@@ -164,13 +175,14 @@ class Plane:
 
     def _keep(self, changes: list[Change]) -> None:
         if changes:
-            self.store.keep(changes, self.pace.least_pause_s)
+            self.store.keep(changes, self.soon_s)
             changes.clear()
 
     def _poll(self, cluster: str) -> None:
         token = self.store.claim_cluster(cluster, self.name, self.pace.lease_s)
         if token is None:
             return
+        began_s = time.monotonic()
         asked = self.store.live_on(cluster)
         try:
             statuses = self.connectors[cluster].statuses(asked) if asked else {}
@@ -185,10 +197,11 @@ class Plane:
             return
         if asked:
             self.heard(cluster, None)
-        pauses_s = (self.pace.least_pause_s, self.pace.most_pause_s)
+        pauses_s = (self.soon_s, max(self.soon_s, self.pace.most_pause_s))
         self.store.record_statuses(
             cluster, token, asked, statuses, pauses_s=pauses_s, misses=max(1, self.pace.misses)
         )
+        self._poll_s[cluster] = time.monotonic() - began_s
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRo
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from sqlalchemy.orm import Session
+
     from presage.connectors._base import JobStatus
     from presage.database import Database
 
@@ -138,20 +140,11 @@ class Store:
         """Take the jobs that are due and that nobody looks after, but those to `leave` to other planes."""
         now = self._now()
         until = now + timedelta(seconds=lease_s)
-        due = (
-            select(JobRow)
-            .where(JobRow.phase.in_([Phase.ACTIVE, Phase.STOPPING]), JobRow.due_at <= now)
-            .where(or_(JobRow.claimed_until.is_(None), JobRow.claimed_until < now))
-            .order_by(JobRow.due_at)
-            .limit(most)
-        )
-        if leave:
-            due = due.where(JobRow.job_id.not_in(list(leave)))
         with self._database.reading() as session:
-            if session.execute(due.with_only_columns(JobRow.job_id).limit(1)).first() is None:
+            if not _due(session, JobRow.job_id, now, 1, leave):
                 return []  # without keeping those from writing who have something to write
         with self._database.writing(LOCK) as session:
-            rows = session.scalars(due).all()
+            rows = _due(session, JobRow, now, most, leave)
             for row in rows:
                 row.claim_token, row.claimed_by, row.claimed_until = uuid.uuid4().hex, plane, until
             return [
@@ -264,3 +257,19 @@ class Store:
                 watch.pause_s = min(pauses_s[1], max(pauses_s[0], 2 * watch.pause_s))
                 watch.due_at = self._now() + timedelta(seconds=watch.pause_s)
                 watch.claim_token = watch.claimed_by = watch.claimed_until = None
+
+
+def _due(session: Session, what: Any, now: datetime, most: int, leave: Collection[str]) -> list[Any]:
+    """Return what is due and free, those to be stopped first, then the longest due."""
+    found: list[Any] = []
+    # One phase at a time: the index then gives the jobs in their order, however many are due.
+    for phase in (Phase.STOPPING, Phase.ACTIVE):
+        wanted = (
+            select(what)
+            .where(JobRow.phase == phase, JobRow.due_at <= now)
+            .where(or_(JobRow.claimed_until.is_(None), JobRow.claimed_until < now))
+            .order_by(JobRow.due_at)
+            .limit(most - len(found))
+        )
+        found += session.scalars(wanted.where(JobRow.job_id.not_in(list(leave))) if leave else wanted)
+    return found

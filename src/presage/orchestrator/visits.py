@@ -41,7 +41,6 @@ class Visit:
         self.claim = claim
         self.job = replace(claim.job, reason="")
         self.now = plane.now()
-        self.has_submitted = False
         self._kept = self.job
         self._decision: Decision | None = None
         self._events: list[tuple[str, dict[str, Any]]] = []
@@ -216,7 +215,6 @@ class Visit:
             except (ClusterRefusedError, UsageError) as error:
                 self._end(sub_job, Ending.REFUSED, error.problem)
                 return 0.0
-        self.has_submitted = True
         self.job = self.job.with_sub_job(replace(sub_job, cluster_job_id=found))
         self._events.append(("submitted", {"sub_job": sub_job.number, "cluster_job_id": found}))
         return self.plane.pace.idle_s
@@ -257,7 +255,7 @@ class Visit:
     def _keep(self) -> bool:
         """Write down what is about to be done; False if that is not ours to do any more."""
         change = replace(self._change(), unless_stopped=True)
-        (kept,) = self.plane.store.keep([change], self.plane.pace.least_pause_s)
+        (kept,) = self.plane.store.keep([change], self.plane.soon_s)
         if kept:
             self._events, self._decision, self._kept = [], None, self.job
         return kept

@@ -12,7 +12,8 @@ export PRESAGE_RUN_FOLDER="${{PRESAGE_RUN_FOLDER:-${{SLURM_SUBMIT_DIR:-$PWD}}/.p
 {settings}state="$PRESAGE_RUN_FOLDER/.jobs"
 mkdir -p -- "$state" || exit 1
 if [ -e "$state/done" ]; then
-    echo "presage: the run is done; this job has nothing left to do"
+    echo "presage: the run in $PRESAGE_RUN_FOLDER is done; this job has nothing left to do"
+    echo "presage: to begin anew, remove that folder, or plan it under another name"
     exit 0
 fi
 if [ "$(cat -- "$state/stretch" 2>/dev/null || echo 0)" -gt {stretch} ]; then

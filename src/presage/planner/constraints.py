@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from presage.estimators.feasibility import Reason, spell_seconds
+from presage.estimators.feasibility import Reason
 from presage.planner.places import matches
+from presage.units import spell_seconds
 
 if TYPE_CHECKING:
     from presage.estimators.spread import Spread

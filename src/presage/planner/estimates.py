@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
+from presage.errors import UsageError, closest
 from presage.estimators._base import (
     NOTHING_KNOWN,
     Basis,
@@ -17,8 +18,9 @@ from presage.estimators._base import (
 from presage.planner.places import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable
 
+    from presage.clusters.systems import System
     from presage.estimators.spread import Spread
     from presage.estimators.training.profile import StepProfile
     from presage.estimators.workloads import ScriptWorkload, Target, TrainingWorkload
@@ -83,6 +85,16 @@ class Stated:
     memory_bytes: Spread | None = None
     walltimes_s: dict[str, Spread] = field(default_factory=dict)
     waits_s: dict[str, Spread] = field(default_factory=dict)
+
+    def check_places(self, systems: Iterable[System]) -> None:
+        """Raise UsageError if a pattern names no place of the systems: what was stated would be lost."""
+        queues = [(system.name, each.name, each.node_types) for system in systems for each in system.partitions]
+        waits = {(system, partition) for system, partition, _ in queues}
+        times = {(system, partition, node) for system, partition, nodes in queues for node in nodes}
+        for what, patterns, places in (("wait", self.waits_s, waits), ("time", self.walltimes_s, times)):
+            for pattern in patterns:
+                if not any(matches(pattern, *place) for place in places):
+                    raise _no_place(what, pattern, [f"{system}/{partition}" for system, partition, _ in queues])
 
 
 class StatedEstimates:
@@ -154,6 +166,15 @@ class RememberedEstimates:
         if isinstance(answer, UnsupportedError):
             raise answer
         return answer
+
+
+def _no_place(what: str, pattern: str, known: list[str]) -> UsageError:
+    near = closest(pattern, known)
+    return UsageError(
+        f"A {what} was stated for {pattern!r}, which none of the systems has",
+        expected=f"a place like {', '.join(known[:6])}",
+        remedy=f"Did you mean {near!r}?" if near else "",
+    )
 
 
 def _in_queue(amounts: dict[str, Spread], target: Target) -> Spread | None:

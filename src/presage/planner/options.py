@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from presage.clusters.charges import HOUR_S, cost_of
 from presage.clusters.systems import Scheduler
 from presage.estimators._base import Basis, Estimate, Quantity, UnsupportedError
-from presage.estimators.feasibility import Need, Reason, reasons_against, spell_seconds
+from presage.estimators.feasibility import Need, Reason, reasons_against
 from presage.estimators.spread import Spread
 from presage.estimators.workloads import Sharding, TrainingWorkload
 from presage.planner.cascades import (
@@ -25,6 +25,7 @@ from presage.planner.cascades import (
     split,
 )
 from presage.planner.combining import combine, transform
+from presage.units import spell_seconds
 from presage.wording import counted
 
 if TYPE_CHECKING:
@@ -310,6 +311,13 @@ def _with_interruptions(run: Spread, option: Option) -> Spread:
     return Spread(slowed(run.p10, -_Z90), slowed(run.p50, 0.0), slowed(run.p90, _Z90))
 
 
+def unknown_wait(*places: str) -> str:
+    """Return what is said of queues that nobody knows."""
+    if len(places) == 1:
+        return f"The wait in {places[0]} is not known and counts as none"
+    return f"The waits in {', '.join(places)} are not known and count as none"
+
+
 def _with_wait(option: Option, estimates: Estimates) -> Option:
     place = option.placement
     try:
@@ -318,8 +326,7 @@ def _with_wait(option: Option, estimates: Estimates) -> Option:
         if place.system.scheduler in (Scheduler.CLOUD, Scheduler.LOCAL):
             none = Estimate(Quantity.WAIT, Spread.exactly(0.0), Basis.STATED, "no-queue", "1")
             return replace(option, wait=none)  # nodes there start when they are asked for
-        words = f"The wait in {place.name} is not known and counts as none"
-        return replace(option, notes=(*option.notes, words))
+        return replace(option, notes=(*option.notes, unknown_wait(place.name)))
     return replace(option, wait=wait)
 
 

@@ -36,6 +36,10 @@ class Strategy(StrEnum):
     """One way that somebody picked."""
 
 
+STRATEGIES = (Strategy.BEST, Strategy.AVAILABILITY, Strategy.HOPS)
+"""Those that are always compared."""
+
+
 @dataclass(frozen=True)
 class Leg:
     """One job of a plan. Times are seconds from when the plan was made, if all takes as long as is planned for."""

@@ -6,6 +6,7 @@ import math
 import re
 import shlex
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from presage.client.run import EXIT_TO_BE_CONTINUED
@@ -23,6 +24,15 @@ _MIB = 1 << 20
 _LONGEST_NAME = 60
 
 
+DONE = ".jobs/done"
+"""In the folder of a run, once it has ended."""
+
+
+def run_folder(plan: Plan) -> Path:
+    """Return where the run saves itself, seen from the folder that it is submitted in."""
+    return Path(".presage", job_name(plan))
+
+
 def write_sbatch(plan: Plan, leg: Leg, command: tuple[str, ...] = (), *, chain_as: str = "") -> str:
     """Return the text of a script that runs one leg: `sbatch FILE` does it.
 
@@ -35,7 +45,7 @@ def write_sbatch(plan: Plan, leg: Leg, command: tuple[str, ...] = (), *, chain_a
     """
     words = command or plan.command
     if not words:
-        raise UsageError("The plan does not say what to run", remedy="Name the command with --run")
+        raise UsageError("The plan does not say what to run", remedy="Plan it again with --run COMMAND")
     stretch = next(index for index, legs in enumerate(stretches(plan)) if leg in legs)
     body = BODY.format(
         job=quote(plan.name), number=leg.number, legs=len(plan.legs), stretch=stretch, folder=job_name(plan),

@@ -6,12 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from presage.estimators.feasibility import Reason, spell_seconds
+from presage.estimators.feasibility import Reason
 from presage.planner.cascades import schedule
 from presage.planner.legs import Stretch, legs_of
 from presage.planner.moves import Move, move, stretches_of
 from presage.planner.options import Option, describe_jobs, with_queueing
 from presage.planner.plan import Plan, Strategy
+from presage.units import spell_seconds
 from presage.wording import counted
 
 if TYPE_CHECKING:

@@ -169,4 +169,5 @@ def _asked() -> str:
         timeout_s=TIMEOUT_S + 5,
         remedy="Install kubectl, or give the document that `kubectl get nodes -o json` prints elsewhere",
         unreachable=_UNREACHABLE,
+        elsewhere="Choose a cluster that answers with: kubectl config use-context NAME",
     )[0]

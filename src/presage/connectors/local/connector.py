@@ -24,6 +24,7 @@ from presage.connectors.local.state import CANCELLED, PENDING, RUNNING, SIGNAL_P
 from presage.connectors.local.waiting import advance, end
 from presage.database.places import state_home
 from presage.errors import ClusterRefusedError, ClusterUnreachableError, UsageError
+from presage.fanout import memory_of_machine_bytes
 from presage.traces.schema import Outcome
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class LocalConnector(Connector, Discovers, SignalsJobs, HoldsJobs):
 
     def discover(self, name: str | None = None) -> System:
         """Return this machine with what the queue may have of it."""
-        capacity, memory_bytes = self.capacity, _memory_bytes()
+        capacity, memory_bytes = self.capacity, memory_of_machine_bytes()
         node_type = NodeType("this-machine", capacity["cores"], memory_bytes, count=1, gpus=capacity["gpus"])
         partition = Partition(PARTITION, (node_type.name,), Limits(max_nodes=1, max_memory_bytes=memory_bytes))
         return System(name or platform.node() or PARTITION, Scheduler.LOCAL, (node_type,), (partition,))
@@ -239,7 +240,3 @@ def _output(output: str | None, job_id: str, folder: Path, working_directory: Pa
 
 def _time(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -60,4 +60,5 @@ class SlurmCommands:
             timeout_s=self.timeout_s,
             remedy="Install Slurm's commands here (package slurm-client), or go to a login node",
             unreachable=_UNREACHABLE,
+            elsewhere="Run it where Slurm's own commands work, on a login node; `sinfo` shows whether they do",
         )

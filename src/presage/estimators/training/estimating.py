@@ -9,6 +9,7 @@ from presage.estimators._base import EstimateRequest, Quantity, UnsupportedError
 from presage.estimators.asking import ask
 from presage.estimators.training.cache import profile_step
 from presage.estimators.training.walltime import TrainingWalltime
+from presage.fanout import memory_of_machine_bytes
 from presage.units import format_bytes
 
 if TYPE_CHECKING:
@@ -50,22 +51,20 @@ class TrainingEstimate:
         return f"{self.target.system}/{self.target.node_type.name} ({device})"
 
     @property
-    def limit_bytes(self) -> int | None:
-        """What may be had there of that memory; None: nobody knows."""
+    def limit_bytes(self) -> int:
+        """What may be had there of that memory."""
         if self.target is None:
-            return None
+            return memory_of_machine_bytes()
         return self.target.gpu.memory_bytes if self.target.gpu else self.target.node_type.memory_bytes
 
     @property
-    def fits(self) -> bool | None:
-        """Whether nine of ten cases fit; None where nobody knows what there is."""
-        return None if self.limit_bytes is None else self.memory.spread.p90 <= self.limit_bytes
+    def fits(self) -> bool:
+        """Whether nine of ten cases fit."""
+        return self.memory.spread.p90 <= self.limit_bytes
 
     @property
     def verdict(self) -> str:
         """Whether it fits, in words."""
-        if self.limit_bytes is None or self.fits is None:
-            return ""
         sign = "of" if self.fits else ">"
         return f"{format_bytes(self.memory.spread.p90)} {sign} {format_bytes(self.limit_bytes)}"
 

@@ -115,7 +115,7 @@ class HfConfig(ModelSource):
             raise InputError(
                 f"transformers {self._version} has no model of the type {kind!r}",
                 expected="a model_type that it knows; code that comes with a configuration is not run",
-                remedy=f"Did you mean {near}" if near else "Build the network in a Python file: FILE.py:FUNCTION",
+                remedy=f"Did you mean {near}?" if near else "Build the network in a Python file: FILE.py:FUNCTION",
             )
         config = transformers.AutoConfig.for_model(kind, **fields)
         for name, value in self.options.items():
@@ -124,7 +124,7 @@ class HfConfig(ModelSource):
                 raise InputError(
                     f"A configuration of {kind} has no field {name!r}",
                     expected="attention, architecture, or a field of the configuration",
-                    remedy=f"Did you mean {near}" if near else "",
+                    remedy=f"Did you mean {near}?" if near else "",
                 )
             setattr(config, name, value)
         return config

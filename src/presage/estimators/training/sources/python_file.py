@@ -136,7 +136,7 @@ class PythonFile(ModelSource):
         raise InputError(
             f"{self._path.name} defines nothing named {self._function!r}",
             expected=f"one of {', '.join(public[:12])}" if public else "a function that returns the network",
-            remedy=f"Did you mean {self._path.name}:{near}"
+            remedy=f"Did you mean {self._path.name}:{near}?"
             if near
             else "Add a function that returns your network",
         )
@@ -193,7 +193,7 @@ def _similar_file(path: Path) -> str:
         near = closest(path.name, [each.name for each in path.parent.glob("*.py")])
     except OSError:
         near = None
-    return f"Did you mean {path.with_name(near)}" if near else "Name it from the folder you are in"
+    return f"Did you mean {path.with_name(near)}?" if near else "Name it from the folder you are in"
 
 
 def _import(path: Path, root: Path, module_name: str, digest: str) -> ModuleType:

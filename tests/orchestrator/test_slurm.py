@@ -1,0 +1,195 @@
+"""The plane on a real Slurm with a fast clock and, as on small sites, no accounting: `sacct` knows nothing."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from presage.client.events import EVENTS_FILE, read_events
+from presage.connectors.slurm import SlurmConnector
+from presage.database import Database
+from presage.orchestrator.jobs import FINAL, Ending, ManagedJob, Order, Phase, Place
+from presage.orchestrator.plane import Pace, Plane
+from presage.orchestrator.store import Store
+from presage.testing import SlurmCluster, missing_for_slurm
+from presage.traces.schema import Outcome
+
+REASON = missing_for_slurm()
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=REASON or "Slurm is here")]
+
+MIB = 1 << 20
+RATE = 30
+EPOCHS = 14
+PACE = Pace(lease_s=3600, least_pause_s=10, most_pause_s=40, visit_s=10, retry_s=20, settle_s=90)
+TRAINING = f"""
+import subprocess
+from pathlib import Path
+from presage.client import track
+
+run = track({EPOCHS})
+for epoch in run:
+    subprocess.run(["sleep", "30"])
+    with Path("epochs").open("a") as file:
+        file.write(f"{{epoch}}\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[SlurmCluster]:
+    intervals = {"bf_interval": 10, "sched_interval": 10, "sched_min_interval": 0}
+    config = {
+        "SelectTypeParameters": "CR_CPU_Memory", "DefMemPerCPU": 100, "ReturnToService": 0,
+        "JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherFrequency": 20,
+        "JobAcctGatherParams": "OverMemoryKill",
+    }  # fmt: skip
+    with SlurmCluster(nodes=2, cpus=2, rate=RATE, parameters=intervals, config=config) as cluster:
+        yield cluster
+
+
+class Site:
+    """A plane of a user of that Slurm."""
+
+    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+        self.slurm, self.folder = slurm, folder
+        self.database = Database(f"sqlite:///{folder / 'plane.sqlite'}")
+        self.store = Store(self.database, self.now)
+        connector = SlurmConnector(slurm.environment, timeout_s=30)
+        self.plane = Plane(self.store, {"slurm": connector}, pace=PACE, now=self.now)
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.slurm.now_s(), UTC)
+
+    def hand_over(self, script: str, *, name: str = "run", **changes: Any) -> ManagedJob:
+        place = {"walltime_s": 3600.0, "memory_bytes": 100 * MIB, **changes.pop("place", {})}
+        folder = self.folder / name
+        folder.mkdir()
+        changes = {"run_folder": str(folder), "signal_before_s": 100, **changes}
+        order = Order(name, f"#!/bin/bash\n{script}\n", (Place("slurm", **place),), working_directory=str(folder))
+        return self.store.add("ann", Order(**{**order.__dict__, **changes}))
+
+    def work_until(
+        self, job: ManagedJob, condition: Callable[[ManagedJob], bool], most_s: float = 60
+    ) -> ManagedJob:
+        deadline = time.monotonic() + most_s
+        while not condition(found := self.store.get(job.job_id)):
+            assert time.monotonic() < deadline, (found, self.store.decisions(job.job_id))
+            if not self.plane.step():
+                time.sleep(0.1)
+        return found
+
+    def finish(self, job: ManagedJob) -> ManagedJob:
+        return self.work_until(job, lambda found: found.phase in FINAL)
+
+    def run(self, job: ManagedJob) -> str:
+        """Wait until a job of it runs; returns the cluster's id for that."""
+        running = self.work_until(job, lambda found: any(each.is_running for each in found.sub_jobs))
+        return str(next(each.cluster_job_id for each in running.sub_jobs if each.is_running))
+
+    def rules(self, job: ManagedJob) -> list[str]:
+        return [each["rule"] for each in self.store.decisions(job.job_id)]
+
+
+@pytest.fixture
+def site(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Site]:
+    made = Site(slurm, tmp_path)
+    yield made
+    made.database.close()
+    queued = slurm.run(["squeue", "-h", "-o", "%A"]).split()
+    slurm.run(["scancel", "--quiet", *(queued or ["1"])])
+
+
+def test_a_training_past_its_limit_is_told_saves_and_is_done_by_the_next_jobs(site: Site) -> None:
+    (site.folder / "train.py").write_text(TRAINING)
+    limit = {"walltime_s": 300.0, "limit_s": 300.0}
+    script = f"exec {sys.executable} {site.folder / 'train.py'}"
+    done = site.finish(site.hand_over(script, place=limit, work_s=EPOCHS * 30.0))
+    assert done.phase is Phase.COMPLETED, done
+    assert [each.ending for each in done.sub_jobs[:-1]] == [Ending.CONTINUED] * (len(done.sub_jobs) - 1)
+    assert len(done.sub_jobs) >= 2
+    epochs = (site.folder / "run" / "epochs").read_text().split()
+    assert epochs == [str(number) for number in range(EPOCHS)]  # each once: nothing was lost
+    assert done.progress is not None
+    assert (done.progress.done, done.progress.total) == (EPOCHS, EPOCHS)
+    kinds = [event.kind for event, _ in read_events(site.folder / "run" / EVENTS_FILE)]
+    assert kinds.count("started") == len(done.sub_jobs)
+
+
+def test_a_run_that_does_not_listen_is_cut_off_and_goes_on(site: Site) -> None:
+    script = "trap '' USR1\nif [ -e half ]; then exit 0; fi\ntouch half\nsleep 100000"
+    done = site.finish(site.hand_over(script, place={"walltime_s": 60.0}))
+    assert (done.phase, [each.ending for each in done.sub_jobs]) == (
+        Phase.COMPLETED,
+        [Ending.TIMEOUT, Ending.COMPLETED],
+    )
+    assert site.rules(done) == ["first", "cascade", "finish"]
+
+
+def test_memory_that_does_not_suffice_is_raised_until_it_does(site: Site) -> None:
+    need = "import subprocess; memory = bytearray(b'x') * (150 << 20); subprocess.run(['sleep', '120'])"
+    done = site.finish(
+        site.hand_over(f'exec {sys.executable} -c "{need}"', place={"most_memory_bytes": 900 * MIB})
+    )
+    assert done.phase is Phase.COMPLETED, done
+    assert [each.ending for each in done.sub_jobs[:-1]] == [Ending.OUT_OF_MEMORY] * (len(done.sub_jobs) - 1)
+    assert done.sub_jobs[-1].place.memory_bytes == 225 * MIB
+
+
+def test_a_failing_node_costs_a_retry_elsewhere(site: Site, slurm: SlurmCluster) -> None:
+    job = site.hand_over("hostname > /dev/null\nif [ -e begun ]; then exit 0; fi\ntouch begun\nsleep 100000")
+    there = site.run(job)
+    node = slurm.run(["squeue", "-h", "-j", there, "-o", "%N"]).strip()
+    slurm.run(["scontrol", "update", f"nodename={node}", "state=down", "reason=test"])
+    done = site.finish(job)
+    last = done.sub_jobs[-1].cluster_job_id or ""
+    elsewhere = slurm.run(["squeue", "-h", "--states=all", "-j", last, "-o", "%N"]).strip()
+    slurm.run(["scontrol", "update", f"nodename={node}", "state=resume"])
+    assert {node, elsewhere} == {"n1", "n2"}
+    assert (done.phase, [each.ending for each in done.sub_jobs]) == (
+        Phase.COMPLETED,
+        [Ending.NODE_FAILURE, Ending.COMPLETED],
+    )
+    assert site.rules(done) == ["first", "bad-luck", "finish"]
+
+
+def test_what_its_owner_cancels_with_scancel_is_stopped_for_good(site: Site, slurm: SlurmCluster) -> None:
+    job = site.hand_over("sleep 100000")
+    slurm.run(["scancel", site.run(job)])
+    done = site.finish(job)
+    assert (done.phase, len(done.sub_jobs)) == (Phase.CANCELLED, 1)
+    assert site.rules(done)[-1] == "cancelled-elsewhere"
+
+
+def test_what_its_owner_stops_is_cancelled(site: Site, slurm: SlurmCluster) -> None:
+    job = site.hand_over("sleep 100000")
+    there = site.run(job)
+    site.store.stop(job.job_id)
+    assert site.finish(job).phase is Phase.CANCELLED
+    assert slurm.jobs()[int(there)].state == "CANCELLED"
+
+
+def test_a_controller_that_is_away_for_a_while_loses_and_doubles_nothing(site: Site, slurm: SlurmCluster) -> None:
+    before = site.hand_over("sleep 200", name="before")
+    site.run(before)
+    (controller,) = [daemon for name, daemon in slurm._daemons if name == "slurmctld"]
+    slurm._daemons[:] = [each for each in slurm._daemons if each[1] is not controller]
+    controller.send_signal(signal.SIGTERM)
+    controller.wait(20)
+    during = site.hand_over("sleep 20", name="during")
+    silent = site.work_until(during, lambda found: bool(found.reason))
+    assert silent.phase is Phase.ACTIVE
+    slurm._start_daemon("slurmctld", ["slurmctld", "-D", "-i", "-f", slurm.environment["SLURM_CONF"]])
+    for job in (before, during):
+        done = site.finish(job)
+        assert (done.phase, len(done.sub_jobs)) == (Phase.COMPLETED, 1), done
+        status = done.sub_jobs[0].status
+        assert status is not None
+        assert status.state is Outcome.COMPLETED
+    names = [job.name for job in slurm.jobs().values()]
+    assert (names.count("before"), names.count("during")) == (1, 1)
