@@ -30,7 +30,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
-DIRECTIVES = {"{generated}", "{include}", "{toctree}"}
+DIRECTIVES = {"{generated}", "{include}", "{literalinclude}", "{toctree}"}
 TIMEOUT_S = 300
 _SETUP = re.compile(r"git clone |pip install |source \.venv/bin/activate$")
 _MAKE = re.compile(r"make (\w+)$")

@@ -55,28 +55,34 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(trace.app, name="trace")
-app.command()(simulate.simulate)
-app.command()(whatif.whatif)
-app.add_typer(model.app, name="model")
-app.command()(load_forecast.load_forecast)
-app.command("anomalies")(anomalies.anomalies)
-app.add_typer(policy.app, name="policy")
-app.add_typer(simulate.policies_app, name="policies")
-app.add_typer(synth.app, name="synth")
-app.add_typer(systems.app, name="systems")
-app.command()(estimate.estimate)
-app.command()(plan.plan)
-app.command()(sweep.sweep)
+_JOBS = "Your jobs: know before you submit, and have them brought to their end"
+_CLUSTER = "A cluster: what will happen, what if, what is wrong"
+_RESEARCH = "Traces and policies"
+_HOUSE = "Presage itself"
+
+app.command(rich_help_panel=_JOBS)(estimate.estimate)
+app.command(rich_help_panel=_JOBS)(plan.plan)
+app.command(rich_help_panel=_JOBS)(sweep.sweep)
 # What stands behind the script is the script's.
-app.command(context_settings={"allow_interspersed_args": False})(submit.submit)
-app.command()(watch.watch)
-app.command()(up.up)
-for each in (jobs.jobs, jobs.events, jobs.explain, jobs.cancel):
-    app.command()(each)
-app.add_typer(estimators.app, name="estimators")
-app.add_typer(tokens.app, name="tokens")
-app.add_typer(config.app, name="config")
+app.command(rich_help_panel=_JOBS, context_settings={"allow_interspersed_args": False})(submit.submit)
+for each in (watch.watch, jobs.jobs, jobs.events, jobs.explain, jobs.cancel):
+    app.command(rich_help_panel=_JOBS)(each)
+
+app.add_typer(systems.app, name="systems", rich_help_panel=_CLUSTER)
+app.add_typer(model.app, name="model", rich_help_panel=_CLUSTER)
+for each in (load_forecast.load_forecast, anomalies.anomalies, whatif.whatif):
+    app.command(rich_help_panel=_CLUSTER)(each)
+
+app.add_typer(trace.app, name="trace", rich_help_panel=_RESEARCH)
+app.add_typer(synth.app, name="synth", rich_help_panel=_RESEARCH)
+app.command(rich_help_panel=_RESEARCH)(simulate.simulate)
+app.add_typer(policy.app, name="policy", rich_help_panel=_RESEARCH)
+app.add_typer(simulate.policies_app, name="policies", rich_help_panel=_RESEARCH)
+
+app.command(rich_help_panel=_HOUSE)(up.up)
+app.add_typer(tokens.app, name="tokens", rich_help_panel=_HOUSE)
+app.add_typer(estimators.app, name="estimators", rich_help_panel=_HOUSE)
+app.add_typer(config.app, name="config", rich_help_panel=_HOUSE)
 
 
 def _show_version(wanted: bool) -> None:

@@ -13,6 +13,12 @@ def up(
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0: any that is free.")] = 8377,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     slurm: Annotated[bool, typer.Option("--slurm", help="Also submit to the Slurm of this machine.")] = False,
+    kafka: Annotated[
+        str | None,
+        typer.Option(
+            "--kafka", metavar="SERVERS", help="Also tell events to these Kafka brokers, and listen there."
+        ),
+    ] = None,
     rate: Annotated[
         float, typer.Option("--rate", min=1, max=100_000, help="How fast the simulated cluster's clock runs.")
     ] = 60.0,
@@ -37,4 +43,4 @@ def up(
         tell(f"  export PRESAGE_SERVICE__ADDRESS={address} PRESAGE_SERVICE__TOKEN={token}")
         tell("  presage jobs")
 
-    run_service(host, port, Clusters(slurm=slurm, simulated_rate=rate), announce)
+    run_service(host, port, Clusters(slurm=slurm, simulated_rate=rate), announce, kafka=kafka)

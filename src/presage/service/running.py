@@ -24,7 +24,9 @@ _BACKLOG = 2048
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened on)
 
 
-def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[str, str], None]) -> None:
+def run_service(
+    host: str, port: int, clusters: Clusters, announce: Callable[[str, str], None], *, kafka: str | None = None
+) -> None:
     """Listen and work until SIGINT or SIGTERM; `announce` gets the address and a token once both work.
 
     Raises MissingDependencyError without FastAPI, UsageError if nobody can listen there.
@@ -50,6 +52,11 @@ def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[st
     own_port = listener.getsockname()[1]
     callbacks = Callbacks(database, f"http://{_reachable(host)}:{own_port}")
     app = create_app(State(store, tokens, callbacks, Catalogue(database), tuple(connectors)))
+    background = []
+    if kafka is not None:
+        from presage.service.kafka import start_kafka
+
+        background = start_kafka(kafka, database, store, callbacks)
     plane = start_plane(store, connectors, name=f"up-{socket.gethostname()}")
     announce(f"http://{_shown(host)}:{own_port}", _new_token(tokens))
     server = uvicorn.Server(server_settings(app))
@@ -57,6 +64,8 @@ def run_service(host: str, port: int, clusters: Clusters, announce: Callable[[st
         with contextlib.suppress(KeyboardInterrupt):  # which uvicorn passes on when it has come to its end
             server.run(sockets=[listener])
     finally:
+        for each in background:
+            each.stop()
         plane.stop()
         database.close()
 

@@ -58,7 +58,7 @@ def read_all(broker: Broker, topics: list[str], is_enough: Callable[[list[Any]],
             [
                 confluent_kafka.TopicPartition(topic, partition, confluent_kafka.OFFSET_BEGINNING)
                 for topic in topics
-                for partition in consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+                for partition in partitions_of(consumer, topic)
             ]
         )
         until_s = time.monotonic() + PATIENCE_S
@@ -67,6 +67,15 @@ def read_all(broker: Broker, topics: list[str], is_enough: Callable[[list[Any]],
             found += [message for message in consumer.consume(500, 0.1) if message.error() is None]
     finally:
         consumer.close()
+    return found
+
+
+def partitions_of(consumer: Any, topic: str) -> list[int]:
+    """Return the partitions of a topic as soon as somebody has written to it."""
+    until_s = time.monotonic() + PATIENCE_S
+    while not (found := list(consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)):
+        assert time.monotonic() < until_s, f"there is no topic {topic}"
+        time.sleep(0.05)
     return found
 
 
