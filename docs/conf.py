@@ -14,8 +14,8 @@ version = release = presage.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "generated"]
 exclude_patterns = ["_build", "_ext", "results/data"]
-# Pages made from docstrings start below the top level. Rooms may use the same word for things of their own (the variant of a plan,
-# and that of a what-if), and a type in a signature is no link then.
+# Pages made from docstrings start below the top level. Rooms may use the same word for things of their own (the
+# variant of a plan, and that of a what-if), and a type in a signature is no link then.
 suppress_warnings = ["myst.header", "ref.python"]
 
 myst_enable_extensions = ["colon_fence"]

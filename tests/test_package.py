@@ -42,8 +42,8 @@ def test_the_base_install_has_no_heavy_requirement() -> None:
     base = [line for line in requires("presage") or [] if "extra ==" not in line]
     names = {line.split(">")[0].split("=")[0].strip() for line in base}
     assert names == {
-        "alembic", "httpx", "numpy", "polars", "pydantic", "pydantic-settings", "rich", "safetensors", "sqlalchemy",
-        "threadpoolctl", "tomli-w", "typer", "tzdata", "zstandard",
+        "alembic", "httpx", "numpy", "polars", "pydantic", "pydantic-settings", "rich", "safetensors",
+        "sqlalchemy", "threadpoolctl", "tomli-w", "typer", "tzdata", "zstandard",
     }  # fmt: skip
 
 

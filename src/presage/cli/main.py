@@ -70,8 +70,9 @@ for each in (watch.watch, jobs.jobs, jobs.events, jobs.explain, jobs.cancel):
 
 app.add_typer(systems.app, name="systems", rich_help_panel=_CLUSTER)
 app.add_typer(model.app, name="model", rich_help_panel=_CLUSTER)
-for each in (load_forecast.load_forecast, anomalies.anomalies, whatif.whatif):
-    app.command(rich_help_panel=_CLUSTER)(each)
+app.command(rich_help_panel=_CLUSTER)(load_forecast.load_forecast)
+app.command(rich_help_panel=_CLUSTER)(anomalies.anomalies)
+app.command(rich_help_panel=_CLUSTER)(whatif.whatif)
 
 app.add_typer(trace.app, name="trace", rich_help_panel=_RESEARCH)
 app.add_typer(synth.app, name="synth", rich_help_panel=_RESEARCH)
