@@ -51,6 +51,8 @@ CELLS = (
     Cell("load_forecast", ("load_forecast.py",), budget_min=8),
     Cell("anomalies", ("anomalies.py",), budget_min=5),
     Cell("synthesizers", ("synthesizers.py",), budget_min=150),
+    Cell("estimators", ("estimators.py",), budget_min=30),
+    Cell("plane", ("plane.py",), budget_min=15),
 )
 
 
