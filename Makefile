@@ -23,7 +23,7 @@ run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read
 	@echo "Next: $(BIN)/presage --help"
 
 test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile  # one more than cores: many tests wait for clusters and processes
 
 torch: $(VENV)/.torch  ## Add torch and what stands on it, for the tests of training and of estimates
 
