@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from presage.cli._groups import with_group
 
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Logs that make one trace; '-' is stdin.")]
 Format = Annotated[
@@ -36,27 +33,8 @@ class Reading:
     strict: Strict = False
 
 
-def with_reading(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Reading`; it gets them as its one argument `reading`."""
-    hints = get_type_hints(Reading, include_extras=True)
-    options = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(Reading)
-    ]
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = [each for one in own for each in (options if one.name == "reading" else [one])]
-
-    @functools.wraps(command)
-    def call(**values: Any) -> None:
-        reading = Reading(**{option.name: values.pop(option.name) for option in options})
-        command(**values, reading=reading)
-
-    # What typer makes the command line of.
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # not in typeshed
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
-    return call
+with_reading = with_group(Reading, "reading")
+"""Gives a command the options of `Reading`."""
 
 
 class IntoFile(TyperCommand):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import re
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from presage.choices import choice_of
+from presage.cli._groups import with_group
 from presage.cli._output import names_in
 from presage.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from presage.estimators.workloads import TrainingWorkload
 
 
@@ -128,31 +125,8 @@ class TrainingCall:
         return next(iter(given.values()))
 
 
-def with_training(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the argument and options of `TrainingCall`; it gets them as its one argument `training`."""
-    hints = get_type_hints(TrainingCall, include_extras=True)
-    options = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(TrainingCall)
-    ]
-    own = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for one in own
-        for each in (options if one.name == "training" else [one])
-    ]
-
-    @functools.wraps(command)
-    def call(**values: Any) -> None:
-        training = TrainingCall(**{option.name: values.pop(option.name) for option in options})
-        command(**values, training=training)
-
-    # What typer makes the command line of.
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # not in typeshed
-    call.__annotations__ = {each.name: each.annotation for each in parameters}
-    return call
+with_training = with_group(TrainingCall, "training")
+"""Gives a command the argument and options of `TrainingCall`."""
 
 
 def numbers_in(text: str, option: str, least: int = 1) -> list[int]:
