@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from presage.client.run import EVERY_S, Run, track
+from presage.client._epochs import TrackedEpochs
+from presage.client.run import EVERY_S
 from presage.errors import MissingDependencyError
 
 try:
@@ -21,26 +22,18 @@ class PresageCallback(Callback):
 
     def __init__(self, folder: str | Path | None = None, every_s: float = EVERY_S) -> None:
         super().__init__()
-        self._folder = folder
-        self._every_s = every_s
-        self._epochs: Any = None
-        self.run: Run | None = None
+        self._epochs = TrackedEpochs(folder, every_s)
 
     def resume(self, model: Any, epochs: int) -> int:
         """Load the latest checkpoint into a compiled and built model; returns the epoch to begin with."""
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         weights, variables = _Weights(model), _Variables(model.optimizer)
-        self.run = track(epochs, folder=self._folder, every_s=self._every_s, model=weights, optimizer=variables)
-        self._epochs = iter(self.run)
-        next(self._epochs, None)
-        return self.run.epoch
+        return self._epochs.begin(epochs, model=weights, optimizer=variables).epoch
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Count the epoch, tell of it, and save if it is time."""
-        if self.run is not None:
-            self.run.report(**(logs or {}))
-            next(self._epochs, None)
+        self._epochs.end_epoch(logs or {})
 
 
 class _Weights:

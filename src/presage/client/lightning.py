@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from presage.client.run import EVERY_S, Run, track
+from presage.client._epochs import TrackedEpochs
+from presage.client.run import EVERY_S
 from presage.errors import MissingDependencyError
 
 try:
@@ -26,25 +27,18 @@ class PresageCallback(Callback):
 
     def __init__(self, folder: str | Path | None = None, every_s: float = EVERY_S) -> None:
         super().__init__()
-        self._folder = folder
-        self._every_s = every_s
-        self._epochs: Any = None
-        self.run: Run | None = None
+        self._epochs = TrackedEpochs(folder, every_s)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Resume: load the states and tell the Trainer which epoch comes next."""
         states = {f"optimizer{index}": each for index, each in enumerate(trainer.optimizers)}
         schedules = (config.scheduler for config in trainer.lr_scheduler_configs)
         states |= {f"schedule{index}": each for index, each in enumerate(schedules)}
-        self.run = track(trainer.max_epochs, folder=self._folder, every_s=self._every_s, model=pl_module, **states)
-        trainer.fit_loop.epoch_progress.current.processed = self.run.epoch
-        trainer.fit_loop.epoch_progress.current.completed = self.run.epoch
-        trainer.should_stop = self.run.epoch >= self.run.epochs
-        self._epochs = iter(self.run)
-        next(self._epochs, None)
+        run = self._epochs.begin(trainer.max_epochs, model=pl_module, **states)
+        trainer.fit_loop.epoch_progress.current.processed = run.epoch
+        trainer.fit_loop.epoch_progress.current.completed = run.epoch
+        trainer.should_stop = run.epoch >= run.epochs
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Count the epoch, tell of it, and save if it is time."""
-        if self.run is not None:
-            self.run.report(**trainer.callback_metrics)
-            next(self._epochs, None)
+        self._epochs.end_epoch(trainer.callback_metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from html import escape
 from io import StringIO
@@ -40,12 +41,12 @@ class Table:
         return out.getvalue()
 
 
-class Shown:
+class Shown(ABC):
     """Something that shows itself as tables."""
 
+    @abstractmethod
     def tables(self) -> tuple[Table, ...]:
         """Return what is shown."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         return "".join(table.as_html() for table in self.tables())

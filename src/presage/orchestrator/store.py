@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select, update
 
-from presage.errors import UnknownNameError
 from presage.orchestrator.claims import Change, Claim
-from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document
+from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document, unknown_job
 from presage.orchestrator.rows import jobs_of_rows, keep_change, parts, plain_text, record_answers, tell, where_in
 from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRow, SubJobRow
 
@@ -80,7 +79,7 @@ class Store:
         with self._database.reading() as session:
             row = session.get(JobRow, job_id)
             if row is None:
-                raise UnknownNameError("job", job_id, [])
+                raise unknown_job(job_id)
             return jobs_of_rows(session, [row])[0]
 
     def jobs(self, owner: str | None = None, *, active_only: bool = False, most: int = 1000) -> list[ManagedJob]:
@@ -105,7 +104,7 @@ class Store:
         with self._database.writing(LOCK) as session:
             row = session.get(JobRow, job_id)
             if row is None:
-                raise UnknownNameError("job", job_id, [])
+                raise unknown_job(job_id)
             if row.phase == Phase.ACTIVE:
                 row.phase, row.due_at = Phase.STOPPING.value, now
                 tell(session, job_id, now, "stop-asked", {})

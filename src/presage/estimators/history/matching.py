@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from presage.estimators._base import EstimateRequest, Knowledge, UnsupportedError
 from presage.estimators.scripts import Stamp, find_stamp, stamp_of
+from presage.estimators.workloads import ScriptWorkload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from presage.clusters.charges import Share
-    from presage.estimators.workloads import ScriptWorkload
     from presage.traces import Trace
 
 TEXTS = ("x_comment", "x_submitline")
@@ -38,6 +39,16 @@ class Likeness(StrEnum):
     SCRIPT = "same script"
     LINE = "same submit line"
     NAME = "same name"
+
+
+def past_of(request: EstimateRequest, knowledge: Knowledge) -> tuple[ScriptWorkload, Trace]:
+    """Return the script that is asked about and the jobs that are known. Raises UnsupportedError without them."""
+    workload, trace = request.workload, knowledge.history
+    if not isinstance(workload, ScriptWorkload):
+        raise UnsupportedError("It knows batch scripts by their past, and this is the training of a network")
+    if trace is None or not len(trace):
+        raise UnsupportedError("No earlier jobs are known")
+    return workload, trace
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import polars as pl
 
 from presage.estimators._base import Basis, Estimate, EstimateRequest, Estimator, Quantity, UnsupportedError
 from presage.estimators.history.limits import SURE_SHARE
-from presage.estimators.history.matching import Match, matches
+from presage.estimators.history.matching import Match, matches, past_of
 from presage.estimators.history.samples import Samples
-from presage.estimators.workloads import ScriptWorkload
 from presage.traces.schema import Outcome
 from presage.wording import counted
 
@@ -40,11 +39,7 @@ class HistoryMemory(Estimator):
     quantity = Quantity.MEMORY
 
     def estimate(self, request: EstimateRequest) -> Estimate:
-        workload, trace = request.workload, self.knowledge.history
-        if not isinstance(workload, ScriptWorkload):
-            raise UnsupportedError("It knows batch scripts by their past, and this is the training of a network")
-        if trace is None or not len(trace):
-            raise UnsupportedError("No earlier jobs are known")
+        workload, trace = past_of(request, self.knowledge)
         share = request.target.share if request.target else None
         for match in matches(trace, workload, share):
             runs = measured_runs(match.jobs)

@@ -9,15 +9,14 @@ import polars as pl
 
 from presage.estimators._base import Basis, Estimate, EstimateRequest, Estimator, Quantity, UnsupportedError
 from presage.estimators.history.limits import RUNS_TO_ADVISE, SURE_SHARE, USUAL_FACTOR, advised_limit_s
-from presage.estimators.history.matching import Likeness, Match, matches
+from presage.estimators.history.matching import Likeness, Match, matches, past_of
 from presage.estimators.history.samples import Samples
 from presage.estimators.spread import Spread
-from presage.estimators.workloads import ScriptWorkload
 from presage.traces.schema import Outcome
 from presage.wording import counted
 
 if TYPE_CHECKING:
-    from presage.estimators.workloads import Target
+    from presage.estimators.workloads import ScriptWorkload, Target
     from presage.traces import Trace
 
 LAST_TWO_FACTOR = 4.0
@@ -37,11 +36,7 @@ class HistoryWalltime(Estimator):
     quantity = Quantity.WALLTIME
 
     def estimate(self, request: EstimateRequest) -> Estimate:
-        workload, trace = request.workload, self.knowledge.history
-        if not isinstance(workload, ScriptWorkload):
-            raise UnsupportedError("It knows batch scripts by their past, and this is the training of a network")
-        if trace is None or not len(trace):
-            raise UnsupportedError("No earlier jobs are known")
+        workload, trace = past_of(request, self.knowledge)
         share = request.target.share if request.target else None
         found = list(matches(trace, workload, share))
         for match in found:

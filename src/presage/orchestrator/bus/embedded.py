@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from presage.errors import UnknownNameError
 from presage.orchestrator.bus._base import Bus
 from presage.orchestrator.bus.tables import PositionRow
+from presage.orchestrator.jobs import unknown_job
 from presage.orchestrator.rows import tell
 from presage.orchestrator.store import LOCK, Store
 from presage.orchestrator.tables import JobRow
@@ -47,7 +47,7 @@ class EmbeddedBus(Bus):
         with self._database.writing(LOCK) as session:
             for job_id in {event.job_id for event in new}:
                 if session.get(JobRow, job_id) is None:
-                    raise UnknownNameError("job", job_id, [])
+                    raise unknown_job(job_id)
             for event in new:
                 tell(session, event.job_id, event.at, event.kind, event.values)
                 session.flush()

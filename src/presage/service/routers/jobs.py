@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from presage.errors import InputError, UnknownNameError
+from presage.errors import InputError
 from presage.orchestrator.documents import event_document, job_document
-from presage.orchestrator.jobs import Order, parse_order
+from presage.orchestrator.jobs import Order, parse_order, unknown_job
 from presage.service.answers import documented
 from presage.service.callbacks import without_secret
 from presage.service.callers import AnyUser, TheState
@@ -104,7 +104,7 @@ def _own(caller: Caller, state: State, job_id: str) -> ManagedJob:
     """Return a job that the caller may see; of others it is not even told that they exist."""
     job = state.store.get(job_id)
     if job.owner != caller.user and not caller.scope.includes(Scope.OPERATOR):
-        raise UnknownNameError("job", job_id, [])
+        raise unknown_job(job_id)
     return job
 
 
