@@ -4,14 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 OUT := out
+# Threads of one process are in the way of the others, and what is compiled once need not be compiled again.
+QUICK := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=
+PORT ?= 8377
 
 .DEFAULT_GOAL := help
-.PHONY: help run test torch lint docs bench prove clean
+.PHONY: help run tour test torch lint docs bench prove clean
 
 help:  ## List the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read back, measure, draw, schedule
+run: $(VENV)/.base  ## Set up, then start Presage on this machine; it prints a first command for another terminal
+	$(BIN)/presage up --port $(PORT)
+
+tour: $(VENV)/.base  ## Set up, then see what becomes of a log: generate, read back, measure, draw, schedule, forecast
 	@mkdir -p $(OUT)
 	$(BIN)/presage trace generate lublin $(OUT)/workload.swf.gz --jobs 20000 --processors 256 --load 0.8 --seed 1 \
 	  --set users=60 --set estimate=modal
@@ -23,7 +29,7 @@ run: $(VENV)/.base  ## Set up, then show the shortest real thing: generate, read
 	@echo "Next: $(BIN)/presage --help"
 
 test: $(VENV)/.dev lint  ## Set up, then lint, type-check and run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadfile  # one more than cores: many tests wait for clusters and processes
+	$(QUICK) $(BIN)/python -m pytest -n 3 --dist loadfile  # one more than cores: many tests wait for clusters and processes
 
 torch: $(VENV)/.torch  ## Add torch and what stands on it, for the tests of training and of estimates
 
@@ -45,7 +51,7 @@ prove: $(VENV)/.dev  ## Run the long experiments as resumable cells; results go 
 	$(BIN)/python benchmarks/prove.py
 
 clean:  ## Remove everything that the other commands made
-	rm -rf $(VENV) $(OUT) docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(OUT) presage-demo docs/_build build dist .pytest_cache .mypy_cache .ruff_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -55,7 +61,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --editable '.[plot,simulate,forecast]'
+	$(PIP) --editable '.[plot,simulate,forecast,serve]'
 	@touch $@
 
 $(VENV)/.torch: $(VENV)/.dev

@@ -5,7 +5,9 @@
     python benchmarks/plane.py --collect
 
 Cells: `load/100`, `load/1000`, `load/10000` (jobs in flight on the simulated cluster), `faults` (1,000 jobs on a
-cluster that times out, lies and answers out of order, two planes, one of them killed every 0.8 s).
+cluster that times out, lies and answers out of order, two planes, one of them killed every 0.25 s),
+`faults-postgres` (the same on PostgreSQL, which is restarted ten times), `faults-kafka` (the same as the first,
+while events go to a Kafka that is restarted ten times).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +28,13 @@ from sqlalchemy import update
 from cells import run_cells, say
 from presage.connectors.simulated import WORK, SimulatedConnector
 from presage.database import Database
-from presage.orchestrator.jobs import FINAL, Order, Place
+from presage.orchestrator.jobs import FINAL, Order, Phase, Place
 from presage.orchestrator.plane import Pace, Plane
 from presage.orchestrator.store import LOCK, Store
 from presage.orchestrator.tables import JobRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 CELLS = ROOT / "docs" / "results" / "data" / "plane"
@@ -40,7 +43,10 @@ STATUSES = 1_000
 POLLS = 5
 FAULT_JOBS = 1_000
 FAULT_KILLS = 200
+FAULT_RESTARTS = 10
+FAULT_SEED = 11
 MOST_S = 350.0
+SETTLE_S = 60.0
 
 
 def main() -> None:
@@ -48,7 +54,12 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     load: dict[str, Callable[[], dict[str, Any]]] = {f"load/{size}": _loaded(size) for size in SIZES}
     facts = {"cores": os.cpu_count(), "database": "SQLite, write-ahead log", "load_s": list(os.getloadavg())}
-    run_cells("plane", __doc__ or "", CELLS, {**load, "faults": measure_faults}, facts)
+    faults = {
+        "faults": measure_faults,
+        "faults-postgres": measure_postgres_faults,
+        "faults-kafka": measure_kafka_faults,
+    }
+    run_cells("plane", __doc__ or "", CELLS, {**load, **faults}, facts)
 
 
 def _loaded(size: int) -> Callable[[], dict[str, Any]]:
@@ -90,29 +101,81 @@ def measure_load(size: int) -> dict[str, Any]:
 
 def measure_faults() -> dict[str, Any]:
     """Return what became of jobs while planes were killed."""
+    with tempfile.TemporaryDirectory(prefix="presage-faults-") as name:
+        return _faults(Path(name), f"sqlite:///{Path(name) / 'plane.sqlite'}")
+
+
+def measure_postgres_faults() -> dict[str, Any]:
+    """Return the same on a PostgreSQL that is restarted meanwhile, every second time after a crash."""
+    from presage.testing.postgres import PostgresServer
+
+    away_s = random.Random(FAULT_SEED)
+    with PostgresServer() as server, tempfile.TemporaryDirectory(prefix="presage-faults-") as name:
+        restarts = [
+            partial(server.restart, crash=number % 2 == 1, away_s=away_s.uniform(0, 2))
+            for number in range(FAULT_RESTARTS)
+        ]
+        return _faults(Path(name), server.empty_database(), restarts)
+
+
+def measure_kafka_faults() -> dict[str, Any]:
+    """Return the same as the first while events go to a Kafka that is restarted, and callbacks come from it."""
+    from tests.orchestrator.bus.brokers import LastingBroker
+    from tests.orchestrator.bus.traffic import Traffic
+
+    away_s = random.Random(FAULT_SEED)
+    with tempfile.TemporaryDirectory(prefix="presage-faults-") as name:
+        folder, url = Path(name), f"sqlite:///{Path(name) / 'plane.sqlite'}"
+        database, broker = Database(url), LastingBroker(folder)
+        try:
+            with Traffic(database, broker) as traffic:
+                restarts = [partial(traffic.restart, away_s.uniform(0, 2)) for _ in range(FAULT_RESTARTS)]
+                found = _faults(folder, url, restarts)
+                traffic.settle(SETTLE_S)
+            forgotten = traffic.forgotten
+            kafka = {
+                "broker": broker.kind, "stored": sum(found["events"].values()), "came": len(traffic.events),
+                "came_again": traffic.events.total() - len(traffic.events), "forgotten": forgotten[0],
+                "missing": len(traffic.missing_events()), "callbacks": len(traffic.sent),
+                "callbacks_taken": len(traffic.callbacks), "callbacks_forgotten": forgotten[1],
+                "callbacks_missing": len(traffic.missing_callbacks()),
+            }  # fmt: skip
+        finally:
+            broker.stop()
+            database.close()
+    return {**found, "kafka": kafka}
+
+
+def _faults(folder: Path, url: str, restarts: Sequence[Callable[[], object]] = ()) -> dict[str, Any]:
     from tests.orchestrator.test_killing import kill_and_finish
 
-    with tempfile.TemporaryDirectory(prefix="presage-faults-") as name:
-        folder = Path(name)
-        url = f"sqlite:///{folder / 'plane.sqlite'}"
-        database = Database(url)
-        store = Store(database)
-        began_s = time.perf_counter()
-        kills = kill_and_finish(store, folder, url, jobs=FAULT_JOBS, kills=FAULT_KILLS, seed=11, most_s=MOST_S)
-        took_s = time.perf_counter() - began_s
-        jobs = store.jobs(most=2 * FAULT_JOBS)
-        cluster = SimulatedConnector(folder / "cluster.sqlite")
-        copies = [len(cluster.jobs_of_key(each.key)) for job in jobs for each in job.sub_jobs]
-        kinds: dict[str, int] = {}
-        for event in _all_events(store):
-            kinds[event] = kinds.get(event, 0) + 1
-        database.close()
+    database = Database(url)
+    store = Store(database)
+    made: list[object] = []
+    counted = [partial(_count, each, made) for each in restarts]
+    began_s = time.perf_counter()
+    kills = kill_and_finish(
+        store, folder, url, jobs=FAULT_JOBS, kills=FAULT_KILLS, seed=FAULT_SEED, most_s=MOST_S, restarts=counted
+    )
+    took_s = time.perf_counter() - began_s
+    jobs = store.jobs(most=2 * FAULT_JOBS)
+    cluster = SimulatedConnector(folder / "cluster.sqlite")
+    copies = [len(cluster.jobs_of_key(each.key)) for job in jobs for each in job.sub_jobs]
+    kinds = _counted(_all_events(store))
+    database.close()
     return {
-        "jobs": FAULT_JOBS, "kills": kills, "took_s": took_s, "lost": FAULT_JOBS - len(jobs),
-        "final": sum(job.phase in FINAL for job in jobs), "phases": _counted(job.phase.value for job in jobs),
-        "cluster_jobs": sum(copies), "sub_jobs": len(copies), "doubled": sum(count > 1 for count in copies),
-        "events": kinds,
+        "jobs": FAULT_JOBS, "kills": kills, "restarts": len(made), "took_s": took_s,
+        "lost": FAULT_JOBS - len(jobs), "final": sum(job.phase in FINAL for job in jobs),
+        "phases": _counted(job.phase.value for job in jobs),
+        "failures": _counted(job.reason for job in jobs if job.phase is Phase.FAILED),
+        "cluster_jobs": sum(copies), "sub_jobs": len(copies),
+        "doubled": sum(count > 1 for count in copies), "events": kinds, "load": os.getloadavg()[0],
     }  # fmt: skip
+
+
+def _count(act: Callable[[], object], made: list[object]) -> None:
+    act()
+    made.append(act)
 
 
 def _order() -> Order:

@@ -2,6 +2,7 @@
 
 - `console`: a line that starts with `$ ` is a command for bash; it goes on behind a backslash and through a
   here-document. The lines below it, if any, are its output. It must exit 0, or as `# exits 3` behind it says.
+  A command that is `presage` alone, into a file at most, needs no bash and is run warm (see `warm_commands`).
 - `python`: runs in one namespace per document; a `text` block right behind it is what it printed. Names behind
   the word are modules; where one is not installed, the block and its output are left out.
 - `toml` and `json` must parse.
@@ -19,8 +20,10 @@ import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +32,8 @@ from typing import Any
 
 from markdown_it import MarkdownIt
 
+from tests.warm_commands import WarmCommands
+
 ROOT = Path(__file__).parents[1]
 DIRECTIVES = {"{generated}", "{include}", "{literalinclude}", "{toctree}"}
 TIMEOUT_S = 300
@@ -36,6 +41,7 @@ _SETUP = re.compile(r"git clone |pip install |source \.venv/bin/activate$")
 _MAKE = re.compile(r"make (\w+)$")
 _EDITABLE = "pip install --editable ."
 _EXITS = re.compile(r"# exits (\d+)$")
+_FOR_A_SHELL = re.compile(r"[$`|&;<()*?~\n]|[^ ]>|>[^ ]| > .* > ")
 _HERE_DOCUMENT = re.compile(r"<<'?(\w+)'?")
 
 
@@ -66,6 +72,15 @@ class Command:
     def exit_code(self) -> int:
         marked = _EXITS.search(self.text.partition("\n")[0])
         return int(marked[1]) if marked else 0
+
+    @property
+    def call(self) -> tuple[list[str], str | None] | None:
+        """The arguments of `presage` and the file for its output; none if it takes a shell to run this."""
+        text = self.text.replace("\\\n", " ")
+        if not text.startswith("presage ") or _FOR_A_SHELL.search(text):
+            return None
+        plain, into, file = text.partition(" > ")
+        return shlex.split(plain, comments=True)[1:], shlex.split(file, comments=True)[0] if into else None
 
 
 def blocks_of(path: Path) -> list[Block]:
@@ -98,25 +113,31 @@ def commands_of(block: Block) -> Iterator[Command]:
         yield Command(text, "\n".join(shown))
 
 
+def environment_in(folder: Path) -> dict[str, str]:
+    """Return the environment of a person without any settings, whose home is `folder`."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PRESAGE_")}
+    return kept | {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder / ".config"),
+        "XDG_DATA_HOME": str(folder / ".local" / "share"),
+        "PYTHONPATH": "",
+        "LC_ALL": "C.UTF-8",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
+
+
 class DocumentRun:
     """Runs the blocks of one document, in order, in one folder and one Python namespace."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, warm: WarmCommands | None = None) -> None:
         self.folder = folder
+        self.warm = warm
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.printed: str | None = None
         self.leaves_out = False
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PRESAGE_")}
-        self.environment = kept | {
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-            "HOME": str(folder),
-            "XDG_CONFIG_HOME": str(folder / ".config"),
-            "XDG_DATA_HOME": str(folder / ".local" / "share"),
-            "PYTHONPATH": "",
-            "LC_ALL": "C.UTF-8",
-            "NO_COLOR": "1",
-            "TERM": "dumb",
-        }
+        self.environment = environment_in(folder)
 
     def run(self, block: Block) -> None:
         """Execute or check one block. Raises AssertionError that names its place."""
@@ -151,6 +172,13 @@ class DocumentRun:
         if _SETUP.match(command.text):
             return
         assert not command.text.startswith(("cd ", "export ")), f"{place}: commands do not share a shell"
+        exit_code, printed = self._run_warm(command) or self._run_in_bash(command)
+        what = f"{place}: $ {command.text}\n"
+        assert exit_code == command.exit_code, f"{what}exited {exit_code} with\n{printed}"
+        if command.output.strip():
+            assert matches(command.output, printed), f"{what}printed\n{printed}"
+
+    def _run_in_bash(self, command: Command) -> tuple[int, str]:
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command.text],
             cwd=self.folder,
@@ -161,10 +189,27 @@ class DocumentRun:
             text=True,
             timeout=TIMEOUT_S,
         )
-        what = f"{place}: $ {command.text}\n"
-        assert done.returncode == command.exit_code, f"{what}exited {done.returncode} with\n{done.stdout}"
-        if command.output.strip():
-            assert matches(command.output, done.stdout), f"{what}printed\n{done.stdout}"
+        return done.returncode, done.stdout
+
+    def _run_warm(self, command: Command) -> tuple[int, str] | None:
+        """Run the command without a start of its own; none if it needs a shell or packages of the document."""
+        if not self.warm or not command.call or self.environment["PYTHONPATH"]:
+            return None
+        arguments, into = command.call
+        with tempfile.TemporaryDirectory() as folder:
+            printed = Path(folder) / "printed"
+            printed.touch()
+            if into:
+                (self.folder / into).write_text("")
+            exit_code = self.warm.run(
+                arguments,
+                folder=self.folder,
+                environment=self.environment,
+                stdout=self.folder / into if into else printed,
+                stderr=printed,
+                timeout_s=TIMEOUT_S,
+            )
+            return exit_code, printed.read_text()
 
     def _run_python(self, block: Block) -> str:
         code = compile(block.content, block.place, "exec")
@@ -199,9 +244,9 @@ def _is_installed(module: str) -> bool:
     return True
 
 
-def run_document(path: Path, folder: Path) -> None:
+def run_document(path: Path, folder: Path, warm: WarmCommands | None = None) -> None:
     """Run all blocks of the document at `path` in `folder`."""
-    run = DocumentRun(folder)
+    run = DocumentRun(folder, warm)
     for block in blocks_of(path):
         run.run(block)
 

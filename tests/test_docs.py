@@ -7,12 +7,14 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
-from tests.docs_runner import ROOT, blocks_of, matches, run_document
+from tests.docs_runner import ROOT, blocks_of, environment_in, matches, run_document
+from tests.warm_commands import WarmCommands
 
 EXECUTED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 DOCUMENTS = [*EXECUTED, ROOT / "CHANGELOG.md"]
@@ -23,10 +25,18 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCommands]:
+    commands = WarmCommands(environment_in(tmp_path_factory.mktemp("home")))
+    yield commands
+    commands.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("document", [path for path in EXECUTED if blocks_of(path)], ids=name_of)
-def test_every_block_runs(document: Path, tmp_path: Path) -> None:
-    run_document(document, tmp_path)
+def test_every_block_runs(document: Path, tmp_path: Path, warm: WarmCommands) -> None:
+    # The page that is read first is run to the letter, each command with a start of its own.
+    run_document(document, tmp_path, None if document.name == "README.md" else warm)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -42,11 +52,13 @@ def test_every_link_resolves(document: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_documentation_builds_without_warnings(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "-d", str(tmp_path / "trees")]
-    done = subprocess.run([*build, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
+def test_the_documentation_builds_without_warnings() -> None:
+    """Builds all of it where `make docs` has it, which then finds nothing left to do."""
+    target = ROOT / "docs" / "_build"
+    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--quiet", "--fresh-env", "--write-all"]
+    done = subprocess.run([*build, str(ROOT / "docs"), str(target)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "html" / "index.html").is_file()
+    assert (target / "index.html").is_file()
 
 
 def test_results_are_shown_as_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,6 +150,25 @@ def test_what_is_wrong_in_a_document_is_found(block: str, problem: str, tmp_path
     document.write_text(block)
     with pytest.raises(AssertionError, match=problem):
         run_document(document, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "problem"),
+    [
+        ("```console\n$ presage policies nothing\n```", "exited 2"),
+        ("```console\n$ presage --version  # exits 3\n```", "exited 0"),
+        ("```console\n$ presage --version\nother\n```", "printed\npresage"),
+        ("```console\n$ presage --version > told.txt\npresage\n```", "printed\n"),
+    ],
+)
+def test_what_is_wrong_is_found_without_a_start_too(
+    block: str, problem: str, tmp_path: Path, warm: WarmCommands
+) -> None:
+    document = tmp_path / "page.md"
+    document.write_text(block)
+    with pytest.raises(AssertionError, match=problem):
+        run_document(document, tmp_path, warm)
+    assert not (told := tmp_path / "told.txt").exists() or told.read_text().startswith("presage ")
 
 
 def test_blocks_that_lack_a_module_are_left_out_with_their_output(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Memory of a training from the profile of its step, with room for what the profile does not see.
 
-Reads one request of api 1 from standard input, writes one answer to standard output. Standard library only.
+Reads one request of api 1 from standard input, or from PRESAGE_REQUEST where that is set. Writes one answer to
+standard output. Standard library only.
 """
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import os
 import sys
 from typing import Any
 
@@ -50,10 +54,16 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def read_request() -> Any:
+    """Return the request: the one in the variable PRESAGE_REQUEST, else that on standard input."""
+    packed = os.environ.get("PRESAGE_REQUEST")
+    return json.loads(gzip.decompress(base64.urlsafe_b64decode(packed)) if packed else sys.stdin.buffer.read())
+
+
 def main() -> int:
-    """Answer the request on standard input; the exit code says what became of it."""
+    """Answer the request; the exit code says what became of it."""
     try:
-        request = json.load(sys.stdin)
+        request = read_request()
         found = answer(request)
         json.dump(found, sys.stdout, allow_nan=False)
     except UnsupportedError as refusal:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import estimator_tables
 import foundation_tables
 import learning_curve_tables
+import plane_tables
 import polars as pl
 import policy_tables
 import rlscheduler_tables
@@ -767,6 +768,14 @@ def estimator_results(part: str) -> str:
     return _table(estimator_tables.HEADS[part], rows) if rows else estimator_tables.NONE
 
 
+def plane_results(part: str) -> str:
+    """Return one part of what the plane survived: faults or kafka."""
+    head, rows = plane_tables.fault_table()
+    if part == "kafka":
+        head, rows = ("", "events", "callbacks"), plane_tables.kafka_rows()
+    return _table(head, rows) if rows else plane_tables.NONE
+
+
 def learning_curve_results(part: str) -> str:
     """Return the rules, the curves on a workload (as `KTH/forecast`), or those of adapting to a new log."""
     if not learning_curve_tables.CELLS.is_dir():
@@ -851,6 +860,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "placed-backfillings": placed_backfillings,
     "placed": placed_results,
     "placements": placements,
+    "plane-results": plane_results,
     "readers": readers,
     "rlscheduler": rlscheduler_results,
     "rules": rules,
@@ -984,7 +994,8 @@ def _constant_text(name: str, value: Any) -> str:
     if isinstance(value, Registry):
         return f"The registry of the kinds of {value.kind}; other packages add to it through `{value.group}`."
     for module in [each for each in sys.modules if each.startswith("presage.")]:
-        documented = ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name))
-        if documented and getattr(sys.modules[module], name) is value:
+        if vars(sys.modules[module]).get(name) is not value:
+            continue  # before its source is parsed, which takes long
+        if documented := ModuleAnalyzer.for_module(module).find_attr_docs().get(("", name)):
             return " ".join(documented).strip()
     return ""

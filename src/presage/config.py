@@ -11,7 +11,7 @@ import os
 import tomllib
 import zoneinfo
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import (
@@ -75,6 +75,32 @@ class ServiceSettings(BaseModel):
     token: SecretStr | None = Field(default=None, description="What `presage up` or its administrator gave you.")
 
 
+class TapisSettings(BaseModel):
+    """Which Tapis to hand jobs to, and in whose name. PRESAGE_TAPIS_URL and its like win over it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base_url: str | None = Field(default=None, description="The tenant's address, like https://tacc.tapis.io.")
+    system: str | None = Field(default=None, description="The id of the execution system.")
+    username: str | None = Field(default=None, description="Who asks; needs a password.")
+    password: SecretStr | None = Field(default=None, description="With it, tokens are got and renewed.")
+    token: SecretStr | None = Field(default=None, description="A token instead, good until it ends.")
+    token_file: Path | None = Field(default=None, description="A file with a token that somebody renews.")
+    app_id: str | None = Field(default=None, description="The application that jobs run in; else presage-job.")
+    app_version: str | None = Field(default=None, description="Its version; else 1.")
+    image: str | None = Field(default=None, description="Its container image; not needed if it is registered.")
+    runtime: Literal["SINGULARITY", "DOCKER"] | None = Field(
+        default=None, description="What runs containers there; else SINGULARITY."
+    )
+    container_arguments: tuple[str, ...] = Field(
+        default=(), description='Arguments of that, like "--bind /scratch".'
+    )
+    profile: str | None = Field(default=None, description="A scheduler profile, where the site wants one.")
+    registry: str | None = Field(
+        default=None, description="Where the images of estimators are, like docker://registry.example.org/me."
+    )
+
+
 class Settings(BaseSettings):
     """All settings. Build it with `load_settings`, which turns mistakes into one clear error."""
 
@@ -85,6 +111,7 @@ class Settings(BaseSettings):
     traces: TraceSettings = Field(default_factory=TraceSettings)
     state: StateSettings = Field(default_factory=StateSettings)
     service: ServiceSettings = Field(default_factory=ServiceSettings)
+    tapis: TapisSettings = Field(default_factory=TapisSettings)
 
     @classmethod
     def settings_customise_sources(

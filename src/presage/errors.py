@@ -15,6 +15,7 @@
         ├── CommandMissingError         a program of the cluster is not installed here
         ├── ClusterTimeoutError         no answer in time; what was asked for may still have been done
         ├── ClusterRefusedError         the cluster said no, in its own words
+        ├── ClusterBusyError            the cluster takes no more for now; nothing was done
         └── ClusterUnreachableError     nobody answers
 
 A message has three parts: what is wrong, what was expected, what to do. `str(error)` joins them; the parts
@@ -167,6 +168,12 @@ class ClusterRefusedError(ConnectorError):
     """The cluster said no, in its own words."""
 
     code = "cluster_refused"
+
+
+class ClusterBusyError(ConnectorError):
+    """The cluster takes no more for now: nothing was done, and the same may be asked for again later."""
+
+    code = "cluster_busy"
 
 
 class ClusterUnreachableError(ConnectorError):

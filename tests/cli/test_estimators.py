@@ -9,6 +9,7 @@ import pytest
 
 from presage.estimators import Basis, Estimate, Quantity, Spread
 from presage.estimators.plugins import write_request
+from presage.estimators.refits.kinds import kind_of
 from presage.estimators.repository import Repository
 from presage.testing.estimators import make_script_request, make_training_request
 from tests.cli.conftest import Presage
@@ -165,3 +166,23 @@ def test_an_outcome_may_come_before_its_prediction(presage: Presage) -> None:
     repository.follow(make_script_request(Quantity.WAIT), answer, job_key="lab/9")
     (kept,) = presage("estimators", "predictions", "--json").document["predictions"]
     assert kept["actual"] == 9000
+
+
+def test_what_was_learned_from_jobs_is_shown_and_rolled_back(presage: Presage) -> None:
+    repository = Repository()
+    request = make_training_request(Quantity.WALLTIME)
+    answer = Estimate(Quantity.WALLTIME, Spread(90, 100, 110), Basis.MODELLED, "training-walltime", "1")
+    for number in range(20):
+        repository.predictions.store(request, answer, job_key=str(number))
+        repository.predictions.record_outcome(str(number), Quantity.WALLTIME, 150.0)
+    kind = kind_of(request)
+    assert kind is not None
+    repository.refits.consider(kind, Quantity.WALLTIME)
+    (told,) = presage("estimators", "refits", "--json").document
+    assert (told["took_over"], told["fitted_on"], told["place"]) == (True, 13, "example/gpu-node (GPU)")
+    assert "1.46" in presage("estimators", "refits").out
+    listed = presage("estimators", "list", "--json").document[0]
+    assert (listed["name"], listed["kind"], listed["state"]) == ("refitted-walltime", "fitted", "in-charge")
+    assert "better on the latest 7 jobs" in presage("estimators", "show", "refitted-walltime").out
+    back = presage("estimators", "rollback", "refitted-walltime")
+    assert back.out == "No version of refitted-walltime is in charge any more\n"

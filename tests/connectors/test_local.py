@@ -26,6 +26,7 @@ HOLD_MEMORY = f"exec {sys.executable} -c 'import time; held = b\"1\" * (300 << 2
 
 
 class TestLocal(ConnectorContract):
+    kind: ClassVar[str] = "local"
     fill: ClassVar[dict[str, Any]] = {"cores_per_node": 2}
     too_much: ClassVar[dict[str, Any]] = {"nodes": 2}
     limit_s = 2.0

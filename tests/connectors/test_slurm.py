@@ -15,6 +15,7 @@ from presage.connectors.slurm.history import FIELDS, history, on_lines
 from presage.connectors.slurm.jobs import QUEUE_FIELDS, find, statuses
 from presage.connectors.slurm.scripts import make_options
 from presage.errors import (
+    ClusterBusyError,
     ClusterRefusedError,
     ClusterTimeoutError,
     ClusterUnreachableError,
@@ -44,6 +45,7 @@ def cluster() -> Iterator[SlurmCluster]:
 @needs_slurm
 @pytest.mark.slow
 class TestSlurm(ConnectorContract):
+    kind: ClassVar[str] = "slurm"
     fill: ClassVar[dict[str, Any]] = {"nodes": NODES, "cores_per_node": 2, "walltime_s": 36_000.0}
     too_much: ClassVar[dict[str, Any]] = {"partition": "nowhere"}
     limit_s = 120.0
@@ -333,3 +335,31 @@ def test_commands_that_are_missing_or_hang_are_named(tmp_path: Path) -> None:
         (tmp_path / name).chmod(0o755)
         with pytest.raises(expected, match=name):
             commands.run(name)
+
+
+POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (f"QOSMaxSubmitJobPerUserLimit\n{POLICY}", ClusterBusyError),
+        (f"AssocMaxSubmitJobLimit\n{POLICY}", ClusterBusyError),
+        (f"AssocGrpSubmitJobsLimit\n{POLICY}", ClusterBusyError),
+        ("Slurm temporarily unable to accept job, sleeping and retrying", ClusterBusyError),
+        ("Batch job submission failed: Resource temporarily unavailable", ClusterBusyError),
+        (f"QOSMaxCpuPerJobLimit\n{POLICY}", ClusterRefusedError),
+        ("Batch job submission failed: Invalid partition name specified", ClusterRefusedError),
+        # The controller may have taken the job all the same.
+        ("Batch job submission failed: Socket timed out on send/recv operation", ClusterUnreachableError),
+    ],
+)
+def test_a_refusal_for_now_is_told_from_one_for_good(
+    tmp_path: Path, words: str, expected: type[ConnectorError]
+) -> None:
+    (tmp_path / "words").write_text(words)
+    (tmp_path / "sbatch").write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/words >&2; exit 1\n")
+    (tmp_path / "sbatch").chmod(0o755)
+    with pytest.raises(ConnectorError) as raised:
+        SlurmConnector({"PATH": str(tmp_path)}).submit(Submission("k", "n", "#!/bin/sh\n"))
+    assert type(raised.value) is expected

@@ -44,6 +44,7 @@ def tapis() -> Iterator[FakeTapis]:
 
 
 class TestTapis(ConnectorContract):
+    kind: ClassVar[str] = "tapis"
     fill: ClassVar[dict[str, Any]] = {"nodes": NODES, "walltime_s": 72_000.0}
     too_much: ClassVar[dict[str, Any]] = {"partition": "nowhere"}
     limit_s = 60.0

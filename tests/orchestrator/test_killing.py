@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pytest
 
@@ -15,9 +20,11 @@ from presage.connectors.simulated import MEMORY, WORK, SimulatedConnector
 from presage.database import Database
 from presage.orchestrator.jobs import FINAL, Order, Phase, Place
 from presage.orchestrator.store import Store
-from tests.orchestrator.unreliable import main
+from presage.testing.postgres import PostgresServer
+from tests.orchestrator import unreliable
 
 GIB = 1 << 30
+ROOT = Path(__file__).parents[2]
 
 
 def orders(folder: Path, count: int, seed: int) -> list[Order]:
@@ -37,44 +44,77 @@ def orders(folder: Path, count: int, seed: int) -> list[Order]:
 
 
 def kill_and_finish(
-    store: Store, folder: Path, url: str, *, jobs: int, kills: int, seed: int, most_s: float
+    store: Store,
+    folder: Path,
+    url: str,
+    *,
+    jobs: int,
+    kills: int,
+    seed: int,
+    most_s: float,
+    restarts: Sequence[Callable[[], object]] = (),
 ) -> int:
     """Hand jobs over, kill planes at random moments, let the last ones finish; returns how many were killed.
 
-    There are always two planes, and the older one is killed. After `most_s` nothing more is waited for.
+    There are always two planes, and the older one is killed, at work and while there are jobs. Between kills,
+    spread over them, `restarts` are done in their order while both planes work. After `most_s` nothing more is
+    waited for.
     """
     for order in orders(folder, jobs, seed):
         store.add("ann", order)
     moments = random.Random(seed)
     deadline = time.monotonic() + most_s
-    # A process that has imported everything gives birth to the planes: these work from their first moment on.
-    births = multiprocessing.get_context("forkserver")
-    births.set_forkserver_preload(["tests.orchestrator.unreliable"])
-    planes: deque[Any] = deque()
+    due = {2 + (2 * number + 1) * kills // (2 * len(restarts)): each for number, each in enumerate(restarts)}
     killed = 0
-    try:
-        for life in range(kills + 2):
-            if len(planes) == 2:
-                time.sleep(moments.uniform(0.2, 1.4))
-                if time.monotonic() > deadline - most_s / 3:
-                    break
-                end(planes.popleft())
-                killed += 1
-            planes.append(births.Process(target=main, args=(folder, url, seed * 1000 + life), daemon=True))
-            planes[-1].start()
+    with Births(folder, url) as births:
+        planes = deque([births.bear(seed * 1000), births.bear(seed * 1000 + 1)])
+        for life in range(2, kills + 2):
+            time.sleep(moments.uniform(0.05, 0.45))
+            if life in due:
+                due.pop(life)()
+            is_over = not store.jobs(active_only=True, most=1)
+            if is_over or time.monotonic() > deadline - most_s / 3:
+                break
+            births.end(planes.popleft())
+            killed += 1
+            planes.append(births.bear(seed * 1000 + life))
         while store.jobs(active_only=True, most=1) and time.monotonic() < deadline:
             time.sleep(0.5)
-    finally:
-        for plane in planes:
-            end(plane)
     return killed
 
 
-def end(plane: Any) -> None:
-    """Kill a process as nothing can prepare for."""
-    plane.kill()
-    plane.join(20)
-    plane.close()
+class Births:
+    """A process that gives birth to planes; a context manager, which ends them all."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        command = [sys.executable, "-m", unreliable.__name__, str(folder), url]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def bear(self, seed: int) -> int:
+        """Return the process id of a plane that has begun to work: who is killed before that proves nothing."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(seed, file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def end(self, plane: int) -> None:
+        """Kill a process as nothing can prepare for."""
+        os.kill(plane, signal.SIGKILL)
+        while True:
+            try:
+                os.kill(plane, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(0.005)
 
 
 def assert_nothing_lost_or_doubled(store: Store, folder: Path, jobs: int) -> None:
@@ -94,3 +134,16 @@ def test_twenty_kills_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None
     store = Store(Database(url))
     assert kill_and_finish(store, tmp_path, url, jobs=60, kills=20, seed=3, most_s=180) == 20
     assert_nothing_lost_or_doubled(store, tmp_path, 60)
+
+
+@pytest.mark.slow
+def test_a_database_that_is_restarted_in_the_middle_loses_nothing(
+    postgres: PostgresServer, tmp_path: Path
+) -> None:
+    url = postgres.empty_database()
+    database = Database(url)
+    store = Store(database)
+    restarts = [partial(postgres.restart, crash=crash, away_s=0.3) for crash in (False, True)]
+    assert kill_and_finish(store, tmp_path, url, jobs=20, kills=4, seed=7, most_s=90, restarts=restarts) == 4
+    assert_nothing_lost_or_doubled(store, tmp_path, 20)
+    database.close()

@@ -7,6 +7,7 @@ import sqlite3
 import tempfile
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from presage.connectors import JobStatus, Submission
-from presage.connectors.simulated import MEMORY, WORK, SimulatedConnector
+from presage.connectors.simulated import MEMORY, WORK, SimulatedConnector, SimulatedPartition
 from presage.database import Database
 from presage.errors import ClusterTimeoutError
 from presage.orchestrator.jobs import FINAL, ManagedJob, Order, Place
@@ -24,11 +25,11 @@ from presage.traces.schema import Outcome
 from tests.orchestrator.conftest import World
 
 GIB = 1 << 30
-NODES = 2
+PARTITIONS = {"batch": SimulatedPartition(nodes=2), "fast": SimulatedPartition(nodes=1, speed=4.0)}
 LONG_ENOUGH_S = 60_000
 STARTING = {
     "begin", "continue", "retry", "longer", "more-memory", "bigger-place", "half-batch", "elsewhere",
-    "submit-successor",
+    "submit-successor", "go-there", "join",
 }  # fmt: skip
 
 
@@ -67,6 +68,11 @@ class Faulty(SimulatedConnector):
         super().cancel(job_ids)
         self._strike("after")
 
+    def signal(self, job_ids: Collection[str], name: str) -> None:
+        self._strike("before")
+        super().signal(job_ids, name)
+        self._strike("after")
+
 
 @lru_cache(maxsize=1)
 def empty_database() -> bytes:
@@ -86,7 +92,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="presage-lifecycle-"))
         (self.folder / "plane.sqlite").write_bytes(empty_database())
         self.world = World(self.folder)
-        self.cluster = Faulty(self.folder / "faulty.sqlite", nodes=NODES, clock=self.world.seconds)
+        self.cluster = Faulty(self.folder / "faulty.sqlite", partitions=PARTITIONS, clock=self.world.seconds)
         self.orders = 0
         self.ended: dict[str, ManagedJob] = {}
         self.stopped: dict[str, int] = {}
@@ -94,17 +100,22 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(
         target=jobs,
-        work_s=st.sampled_from([30, 500, 1500]),
+        work_s=st.sampled_from([30, 500, 1500, 9000]),
         resumable=st.booleans(),
         memory=st.sampled_from([0, 5 * GIB, 50 * GIB]),
         fault=st.none() | FAULTS,
+        choice=st.sampled_from(["one", "two", "two, the best first"]),
     )
-    def hand_over(self, work_s: int, resumable: bool, memory: int, fault: str | None) -> str:
+    def hand_over(self, work_s: int, resumable: bool, memory: int, fault: str | None, choice: str) -> str:
         self.orders += 1
         self.cluster.fault = fault
-        place = Place("sim", walltime_s=600, limit_s=1200, memory_bytes=4 * GIB, most_memory_bytes=16 * GIB)
+        place = Place(
+            "sim", walltime_s=600, limit_s=1200, memory_bytes=4 * GIB, most_memory_bytes=16 * GIB, work_s=work_s
+        )
+        fast = replace(place, partition="fast", work_s=work_s / 4)
+        places = {"one": (place,), "two": (place, fast), "two, the best first": (fast, place)}[choice]
         order = Order(
-            "job", "#!/bin/sh\n", (place,), environment={WORK: str(work_s), MEMORY: str(memory)}, work_s=work_s,
+            "job", "#!/bin/sh\n", places, environment={WORK: str(work_s), MEMORY: str(memory)}, work_s=work_s,
             run_folder=str(self.folder / f"run-{self.orders}") if resumable else None, signal_before_s=60,
         )  # fmt: skip
         job_id = self.world.store.add("ann", order).job_id
@@ -119,11 +130,13 @@ class Lifecycle(RuleBasedStateMachine):
         except KilledError:
             self.restart()
 
-    @rule(waits=st.sampled_from([0, 300]))
-    def restart(self, waits: float = 0) -> None:
+    @rule(waits=st.sampled_from([0, 300]), fast_waits=st.sampled_from([0, 100, 3000]))
+    def restart(self, waits: float = 0, fast_waits: float = 0) -> None:
         """Replace the plane by another, which knows nothing but what is in the database."""
         self.world.plane = self.world.make_plane(
-            connectors={"sim": self.cluster}, wait_s=lambda _: waits, pace=Pace(lease_s=120, settle_s=60)
+            connectors={"sim": self.cluster},
+            waits=lambda _, place: fast_waits if place.partition == "fast" else waits,
+            pace=Pace(lease_s=120, settle_s=60),
         )
         self.world.store.release_claims_of("plane")
 
@@ -143,10 +156,11 @@ class Lifecycle(RuleBasedStateMachine):
         self.world.store.stop(job_id)
         self.stopped[job_id] = len(self.on_cluster(job_id))
 
-    def on_cluster(self, job_id: str) -> list[tuple[str, str]]:
+    def on_cluster(self, job_id: str) -> list[tuple[str, bool]]:
+        """Return the keys of the jobs there, and whether they work: one that is held runs but does not."""
         with sqlite3.connect(self.cluster.file) as state:
             found = state.execute(
-                "SELECT key, state FROM jobs WHERE key LIKE ?", (f"presage-{job_id}-%",)
+                "SELECT key, state = 'running' AND speed > 0 FROM jobs WHERE key LIKE ?", (f"presage-{job_id}-%",)
             ).fetchall()
         state.close()
         return found
@@ -159,7 +173,7 @@ class Lifecycle(RuleBasedStateMachine):
             keys = Counter(key for key, _ in there)
             assert max(keys.values(), default=0) <= 1, "two jobs of one key"
             assert set(keys) <= {each.key for each in job.sub_jobs}, "a job that nobody knows"
-            assert [state for _, state in there].count("running") <= 1, "two jobs run at once"
+            assert sum(works for _, works in there) <= 1, "two jobs work at once"
             assert job == self.ended.get(job.job_id, job), "an end was taken back"
             assert len(there) <= self.stopped.get(job.job_id, len(there)), "submitted after it was stopped"
             actions = [each["action"] for each in self.world.store.decisions(job.job_id)]

@@ -45,7 +45,7 @@ def test_the_successor_waits_while_the_job_before_it_runs(
     world: World, make_order: MakeOrder, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
-    world.plane = world.make_plane(wait_s=lambda _: 200.0)
+    world.plane = world.make_plane(waits=lambda *_: 200.0)
     job = world.store.add("ann", make_order(work_s=1000, walltime_s=600))
     world.pass_time(300)
     assert len(world.store.get(job.job_id).sub_jobs) == 1
@@ -134,7 +134,7 @@ def test_its_owner_can_stop_a_job_at_any_time(world: World, make_order: MakeOrde
 def test_what_the_cluster_refuses_fails_with_its_words(world: World, make_order: MakeOrder) -> None:
     job = world.run_to_the_end(world.store.add("ann", make_order(place={"nodes": 99})))
     assert job.phase is Phase.FAILED
-    assert "asks for 99" in job.reason
+    assert "asks the simulated cluster for 99 nodes" in job.reason
 
 
 class Flaky(SimulatedConnector):

@@ -16,7 +16,8 @@ from presage.orchestrator.rules import load_rules, parse_rules
 from presage.traces.schema import Outcome
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-PLACE = Place("sim", walltime_s=3600, limit_s=7200, memory_bytes=100)
+PLACE = Place("sim", walltime_s=3600, limit_s=7200, memory_bytes=100, work_s=4000)
+FAST = replace(PLACE, partition="fast", work_s=1000)
 ORDER = Order("train", "#!/bin/sh\n", (PLACE,), run_folder="run")
 
 
@@ -34,7 +35,7 @@ def ended(number: int, ending: Ending, **changes: object) -> SubJob:
 
 
 def decided(job: ManagedJob, wait_s: float = 0.0) -> str | None:
-    decision = load_rules().decide(facts_of(job, NOW, wait_s))
+    decision = load_rules().decide(facts_of(job, NOW, lambda _: wait_s))
     return decision.rule if decision else None
 
 
@@ -55,8 +56,10 @@ def test_the_next_job_asks_for_what_the_rest_takes_and_not_above_the_limit() -> 
 
 def test_a_successor_that_is_not_needed_or_would_fail_too_is_taken_back() -> None:
     heir = SubJob(2, "k2", PLACE, cluster_job_id="2", follows="1")
-    almost = job_with(running_since(59.5), heir, progress=Progress(99.9, 100, NOW, per_s=0.01))
+    almost = job_with(running_since(50), heir, progress=Progress(99.9, 100, NOW, per_s=0.01))
     assert decided(almost) == "successor-not-needed"
+    told_to_save = job_with(running_since(59.5), heir, progress=Progress(99.9, 100, NOW, per_s=0.01))
+    assert decided(told_to_save) is None
     assert decided(job_with(ended(1, Ending.OUT_OF_MEMORY), heir)) == "successor-unfit"
     assert decided(job_with(ended(1, Ending.TIMEOUT), heir)) == "handed-on"
     assert decided(job_with(ended(1, Ending.COMPLETED), heir)) == "finish"
@@ -112,12 +115,22 @@ def test_mistakes_in_rules_are_told_by_name(text: str, words: str) -> None:
         parse_rules(text, "own.toml")
 
 
-def test_every_fact_that_rules_may_ask_for_can_be_known() -> None:
+def test_every_fact_that_rules_may_ask_for_can_be_known(tmp_path: Path) -> None:
     situations = [
         job_with(running_since(10), progress=Progress(1, 10, NOW, 0.1)),
         job_with(ended(1, Ending.TIMEOUT)),
     ]
-    known = {name for job in situations for name in facts_of(job, NOW)}
+    two_places = replace(ORDER, script="#!/bin/sh\n", run_folder=str(tmp_path), places=(PLACE, FAST))
+    moving = replace(running_since(10), tried_at=NOW)
+    relief = replace(running_since(1), number=2, takes_over=1, place=FAST)
+    waiting = SubJob(1, "k1", PLACE, cluster_job_id="1", tried_at=NOW)
+    situations += [
+        job_with(*sub_jobs, order=two_places, progress=Progress(1, 100, NOW, 0.001))
+        for sub_jobs in ([moving], [moving, relief], [waiting])
+    ]
+    known = {
+        name for job in situations for name in facts_of(job, NOW, lambda place: 0.0 if place == FAST else 60.0)
+    }
     assert known == set(FACTS)
 
 

@@ -13,8 +13,12 @@ from typing import Any
 import pytest
 
 from presage.client.events import EVENTS_FILE, read_events
+from presage.connectors._base import Submission
 from presage.connectors.slurm import SlurmConnector
+from presage.connectors.slurm.commands import SlurmCommands
+from presage.connectors.slurm.jobs import RECORD_FIELDS
 from presage.database import Database
+from presage.errors import ClusterBusyError
 from presage.orchestrator.jobs import FINAL, Ending, ManagedJob, Order, Phase, Place
 from presage.orchestrator.plane import Pace, Plane
 from presage.orchestrator.store import Store
@@ -53,14 +57,29 @@ def slurm() -> Iterator[SlurmCluster]:
         yield cluster
 
 
+class Forgetful(SlurmCommands):
+    """Slurm's own commands, of a controller that forgets jobs and an accounting that tells what it is told to."""
+
+    def __init__(self, slurm: SlurmCluster) -> None:
+        super().__init__(slurm.environment, timeout_s=30)
+        object.__setattr__(self, "forgotten", set())
+        object.__setattr__(self, "records", None)
+
+    def run(self, program: str, *arguments: str) -> str:
+        if program == "sacct" and self.records is not None:
+            return self.records.pop(0) if len(self.records) > 1 else self.records[0]
+        lines = super().run(program, *arguments).splitlines(keepends=True)
+        return "".join(line for line in lines if line.partition(" ")[0] not in self.forgotten)
+
+
 class Site:
     """A plane of a user of that Slurm."""
 
-    def __init__(self, slurm: SlurmCluster, folder: Path) -> None:
+    def __init__(self, slurm: SlurmCluster, folder: Path, connector: SlurmConnector | None = None) -> None:
         self.slurm, self.folder = slurm, folder
         self.database = Database(f"sqlite:///{folder / 'plane.sqlite'}")
         self.store = Store(self.database, self.now)
-        connector = SlurmConnector(slurm.environment, timeout_s=30)
+        connector = connector or SlurmConnector(slurm.environment, timeout_s=30)
         self.plane = Plane(self.store, {"slurm": connector}, pace=PACE, now=self.now)
 
     def now(self) -> datetime:
@@ -193,3 +212,63 @@ def test_a_controller_that_is_away_for_a_while_loses_and_doubles_nothing(site: S
         assert status.state is Outcome.COMPLETED
     names = [job.name for job in slurm.jobs().values()]
     assert (names.count("before"), names.count("during")) == (1, 1)
+
+
+@pytest.fixture
+def forgetful(slurm: SlurmCluster, tmp_path: Path) -> Iterator[tuple[Site, Any]]:
+    connector = SlurmConnector()
+    connector.commands = Forgetful(slurm)
+    made = Site(slurm, tmp_path, connector)
+    yield made, connector.commands
+    made.database.close()
+
+
+def test_an_accounting_that_is_late_loses_and_doubles_nothing(
+    forgetful: tuple[Site, Any], slurm: SlurmCluster
+) -> None:
+    site, commands = forgetful
+    job = site.hand_over("sleep 20", name="late")
+    there = site.run(job)
+    # The controller has forgotten it (MinJobAge); the accounting still knows nothing, and then that it ran.
+    commands.forgotten.add(there)
+    running, ended = ({"JobIDRaw": there, "State": state, "ExitCode": "0:0"} for state in ("RUNNING", "COMPLETED"))
+    lines = ["|".join(cells.get(name, "") for name in RECORD_FIELDS) for cells in (running, ended)]
+    object.__setattr__(commands, "records", ["", "", lines[0], "", "", lines[1]])
+    done = site.finish(job)
+    assert (done.phase, [each.ending for each in done.sub_jobs]) == (Phase.COMPLETED, [Ending.COMPLETED])
+    assert [each.name for each in slurm.jobs().values()].count("late") == 1
+
+
+def test_a_job_that_nobody_knows_any_more_is_run_again_and_never_beside_itself(
+    forgetful: tuple[Site, Any], slurm: SlurmCluster
+) -> None:
+    site, commands = forgetful
+    job = site.hand_over("if [ -e begun ]; then exit 0; fi\ntouch begun\nsleep 100000", name="forgotten")
+    there = site.run(job)
+    commands.forgotten.add(there)  # and `sacct` says that there is no accounting
+    done = site.finish(job)
+    endings = [each.ending for each in done.sub_jobs]
+    assert (done.phase, endings) == (Phase.COMPLETED, [Ending.LOST, Ending.COMPLETED])
+    assert slurm.jobs()[int(there)].state == "CANCELLED"
+
+
+class Full(SlurmConnector):
+    """A Slurm in which too many jobs wait, for a while."""
+
+    refusals = 2
+
+    def submit(self, submission: Submission) -> str:
+        if self.refusals:
+            self.refusals -= 1
+            raise ClusterBusyError("sbatch failed: QOSMaxSubmitJobPerUserLimit")
+        return super().submit(submission)
+
+
+def test_a_full_queue_only_delays_a_job(slurm: SlurmCluster, tmp_path: Path) -> None:
+    connector = Full(slurm.environment, timeout_s=30)
+    site = Site(slurm, tmp_path, connector)
+    done = site.finish(site.hand_over("true", name="delayed"))
+    site.database.close()
+    assert (done.phase, len(done.sub_jobs), connector.refusals) == (Phase.COMPLETED, 1, 0)
+    assert done.sub_jobs[0].tries == 3
+    assert [each.name for each in slurm.jobs().values()].count("delayed") == 1

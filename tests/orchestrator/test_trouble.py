@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from presage.connectors import JobStatus, Submission
-from presage.connectors.simulated import EXIT_CODE, SimulatedConnector
-from presage.errors import ClusterTimeoutError, ClusterUnreachableError
+from presage.connectors.simulated import EXIT_CODE, SimulatedConnector, SimulatedPartition
+from presage.errors import ClusterBusyError, ClusterTimeoutError, ClusterUnreachableError
 from presage.orchestrator.actions import Action
 from presage.orchestrator.jobs import Ending, Phase, Place
 from presage.orchestrator.plane import Pace, Plane
@@ -142,21 +142,15 @@ def test_a_rule_that_always_asks_for_the_same_comes_to_an_end(
 
 
 def test_a_forecast_that_fails_keeps_no_job(world: World, make_order: MakeOrder) -> None:
-    for wait_s in (lambda _: 1 / 0, lambda _: float("nan"), lambda _: None):
-        world.plane = world.make_plane(wait_s=wait_s)
+    for waits in (lambda *_: 1 / 0, lambda *_: float("nan"), lambda *_: None):
+        world.plane = world.make_plane(waits=waits)
         job = world.run_to_the_end(world.store.add("ann", make_order(work_s=900)))
         assert job.phase is Phase.COMPLETED
 
 
-class TwoPartitions(SimulatedConnector):
-    """Takes no jobs in the partition `closed`."""
-
-    def submit(self, submission: Submission) -> str:
-        return super().submit(replace(submission, nodes=99 if submission.partition == "closed" else 1))
-
-
 def test_a_job_that_was_refused_waits_in_peace_at_the_next_place(world: World, make_order: MakeOrder) -> None:
-    cluster = TwoPartitions(world.folder / "c.sqlite", nodes=1, clock=world.seconds)
+    partitions = {"open": SimulatedPartition(nodes=1)}
+    cluster = SimulatedConnector(world.folder / "c.sqlite", partitions=partitions, clock=world.seconds)
     world.plane = world.make_plane(connectors={"sim": cluster})
     first = world.store.add("ann", make_order(work_s=500, run_folder=None))
     places = tuple(Place("sim", name, walltime_s=600) for name in ("closed", "open"))
@@ -174,7 +168,7 @@ def test_all_places_are_tried_before_a_refused_job_is_given_up(world: World, mak
 
 
 def test_a_successor_that_its_owner_cancelled_is_not_submitted_again(world: World, make_order: MakeOrder) -> None:
-    world.plane = world.make_plane(wait_s=lambda _: 200.0)
+    world.plane = world.make_plane(waits=lambda *_: 200.0)
     long = world.store.add("ann", make_order(work_s=1000))
     world.pass_time(400)
     assert len(world.store.get(long.job_id).sub_jobs) == 2
@@ -184,7 +178,7 @@ def test_a_successor_that_its_owner_cancelled_is_not_submitted_again(world: Worl
 
 
 def test_work_that_is_done_is_done_whatever_became_of_the_successor(world: World, make_order: MakeOrder) -> None:
-    world.plane = world.make_plane(wait_s=lambda _: 400.0)
+    world.plane = world.make_plane(waits=lambda *_: 400.0)
     job = world.store.add("ann", make_order(work_s=590, work_expected_s=700))
     world.pass_time(200)
     world.cluster.cancel(["2"])
@@ -194,11 +188,11 @@ def test_work_that_is_done_is_done_whatever_became_of_the_successor(world: World
 def test_a_job_that_was_stopped_before_it_was_submitted_never_is(world: World, make_order: MakeOrder) -> None:
     job = world.store.add("ann", make_order())
 
-    def stop_first(_: Any) -> float:
+    def stop_first(*_: Any) -> float:
         world.store.stop(job.job_id)
         return 0.0
 
-    world.plane = world.make_plane(wait_s=stop_first)
+    world.plane = world.make_plane(waits=stop_first)
     world.pass_time(100)
     assert world.store.get(job.job_id).phase is Phase.CANCELLED
     assert world.cluster.statuses(["1"]) == {}
@@ -284,7 +278,7 @@ def test_a_successor_that_never_arrived_is_not_submitted_when_all_is_done(
             return super().submit(submission)
 
     cluster = NoSecond(world.folder / "c.sqlite", clock=world.seconds)
-    world.plane = world.make_plane(connectors={"sim": cluster}, wait_s=lambda _: 500.0, pace=Pace(settle_s=400))
+    world.plane = world.make_plane(connectors={"sim": cluster}, waits=lambda *_: 500.0, pace=Pace(settle_s=400))
     done = world.run_to_the_end(world.store.add("ann", make_order(work_s=590, work_expected_s=700)))
     assert done.phase is Phase.COMPLETED
     assert cluster.submitted == 2
@@ -324,3 +318,33 @@ def test_a_run_folder_that_is_none_keeps_no_job(
         (folder / "events.jsonl").symlink_to("/dev/zero")
     job = world.store.add("ann", make_order(environment={EXIT_CODE: "1"}))
     assert world.run_to_the_end(job).phase is Phase.FAILED
+
+
+class Full(SimulatedConnector):
+    """Takes no job until it has room, and counts who asked."""
+
+    has_room = False
+    asked = 0
+
+    def submit(self, submission: Submission) -> str:
+        self.asked += 1
+        if not self.has_room:
+            raise ClusterBusyError("you have as many jobs as you may have")
+        return super().submit(submission)
+
+
+def test_a_cluster_that_takes_no_more_for_now_is_asked_again_by_one_job_on_behalf_of_all(
+    world: World, make_order: MakeOrder, tmp_path: Path
+) -> None:
+    cluster = Full(tmp_path / "full.sqlite", nodes=50, clock=world.seconds)
+    world.plane = world.make_plane(connectors={"sim": cluster})
+    jobs = [world.store.add("ann", make_order(run_folder=None, work_s=100)) for _ in range(20)]
+    world.pass_time(600)
+    assert cluster.asked < 40  # every minute or so by one, not every ten seconds by each
+    assert {world.store.get(job.job_id).phase for job in jobs} == {Phase.ACTIVE}
+    kinds = [event.kind for event in world.store.events(job_id=jobs[0].job_id)]
+    assert kinds.count("cluster-full") == 1
+    cluster.has_room = True
+    for job in jobs:
+        done = world.run_to_the_end(job, 400)
+        assert (done.phase, len(done.sub_jobs)) == (Phase.COMPLETED, 1)

@@ -1,11 +1,18 @@
-"""A plane as a process of its own, on a simulated cluster that times out, lies, and answers twice or out of order.
+"""Planes as processes, on a simulated cluster that times out, lies, and answers twice or out of order.
 
-python -m tests.orchestrator.unreliable FOLDER DATABASE_URL SEED
+python -m tests.orchestrator.unreliable FOLDER DATABASE_URL
+
+gives birth to a plane for every seed that it reads, and writes its process id when it begins to work. Everything
+is imported by then, so that a plane does not spend its life on that.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import os
 import random
+import signal
 import sys
 import threading
 from collections.abc import Collection
@@ -18,6 +25,12 @@ from presage.errors import ClusterTimeoutError, ClusterUnreachableError
 from presage.orchestrator.plane import Pace, Plane
 from presage.orchestrator.store import Store
 
+NEEDED = (
+    "presage.database.migrations",
+    "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "psycopg",
+)
 RATE = 300.0
 NODES = 400
 FAULTS = 0.08
@@ -67,12 +80,25 @@ class Unreliable(SimulatedConnector):
             raise ClusterUnreachableError("nobody answers")
 
 
-def main(folder: Path, url: str, seed: int) -> None:
-    """Work until killed."""
+def main(folder: Path, url: str) -> None:
+    """Give birth to planes until nobody asks for one any more."""
+    for module in NEEDED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead go at once
+    for line in sys.stdin:
+        if os.fork() == 0:
+            work(folder, url, int(line))
+
+
+def work(folder: Path, url: str, seed: int) -> None:
+    """Be a plane until killed."""
     cluster = Unreliable(folder / "cluster.sqlite", seed)
     plane = Plane(Store(Database(url)), {"sim": cluster}, name=f"plane-{seed % 2}", pace=PACE)
+    sys.stdout.write(f"{os.getpid()}\n")
+    sys.stdout.flush()
     plane.run(threading.Event(), pause_s=0.02)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -62,6 +62,56 @@ def test_nothing_but_health_and_the_reference_is_open_to_strangers(service: Serv
     assert {path for path in document["paths"] if not path.startswith(API)} == {"/healthz", "/readyz", "/metrics"}
 
 
+# What every endpoint answers to another user about a job or a token of ann's; None: it has nothing of anybody's in
+# it. An endpoint that is new must be entered here.
+TO_ANOTHER: dict[tuple[str, str], int | None] = {
+    ("POST", "/jobs"): None,
+    ("GET", "/jobs"): None,
+    ("GET", "/jobs/events"): None,
+    ("GET", "/jobs/{job_id}"): 404,
+    ("POST", "/jobs/{job_id}/stop"): 404,
+    ("GET", "/jobs/{job_id}/decisions"): 404,
+    ("GET", "/jobs/{job_id}/events"): 404,
+    ("POST", "/jobs/{job_id}/callbacks"): 401,
+    ("GET", "/systems"): None,
+    ("GET", "/systems/{name}"): None,
+    ("POST", "/estimates"): None,
+    ("POST", "/plans"): None,
+    ("POST", "/forecasts"): None,
+    ("POST", "/whatif"): None,
+    ("POST", "/anomalies"): None,
+    ("GET", "/policies"): None,
+    ("GET", "/models"): None,
+    ("POST", "/schedule"): None,
+    ("POST", "/tokens"): 403,
+    ("GET", "/tokens"): 403,
+    ("DELETE", "/tokens/{token_id}"): 403,
+}
+STREAM = ("GET", "/jobs/events")  # which never ends; a test of its own listens to it
+
+
+def test_every_endpoint_keeps_what_is_another_user_s_to_itself(service: Service) -> None:
+    job = hand_over(service, "ann")
+    token_id = service.secrets["ann"].split("_")[1]
+    found = {
+        (method, template.removeprefix(API)): path
+        for method, template, path in endpoints(service, job_id=job, token_id=token_id)
+    }
+    assert set(found) == set(TO_ANOTHER)
+    for call, expected in TO_ANOTHER.items():
+        if call == STREAM:
+            continue
+        body = {} if call[0] == "POST" else None
+        answer = service.client.request(call[0], found[call], headers=service.headers("bob"), json=body)
+        if expected is not None:
+            assert answer.status_code == expected, call
+        if "{job_id}" not in call[1]:
+            assert job not in answer.text, call
+        assert service.secrets["ann"] not in answer.text
+    assert service.state.store.get(job).phase == "active"
+    assert service.state.tokens.check(service.secrets["ann"]) is not None
+
+
 def test_nobody_sees_or_stops_another_s_job(service: Service) -> None:
     job = hand_over(service, "ann")
     of_jobs = [each for each in endpoints(service, job_id=job) if "{job_id}" in each[1]]

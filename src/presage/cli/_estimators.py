@@ -136,6 +136,20 @@ def print_predictions(predictions: list[Prediction]) -> None:
     print_table("Predictions", columns, rows)
 
 
+def print_refits(rows: list[dict[str, Any]]) -> None:
+    """Print what was learned from jobs, the latest first."""
+    shown = [
+        (
+            row["fitted_at"][:16].replace("T", " "), f"{row['name']} {row['number']}", row["family"], row["place"],
+            str(row["fitted_on"]), f"{row['factor']:.2f}", f"{row['loss_before']:.4f}", f"{row['loss_after']:.4f}",
+            "yes" if row["took_over"] else "no",
+        )
+        for row in rows
+    ]  # fmt: skip
+    columns = ("fitted (UTC)", "version", "kind", "place", "jobs", "times", "loss before", "after", "took over")
+    print_table("Learned from jobs", columns, shown)
+
+
 def print_comparisons(comparisons: list[Comparison]) -> None:
     """Print how versions did against those in charge."""
     for each in comparisons:

@@ -60,22 +60,26 @@ def first_line(error: PresageError) -> str:
 
 
 def read_history(
-    connector: Connector, files: list[str] | None, days: float, queue_days: float
+    connector: Connector,
+    files: list[str] | None,
+    days: float,
+    queue_days: float,
+    managed_on: str | None = None,
 ) -> tuple[Trace | None, list[str]]:
     """Return the user's earlier jobs and the latest of everybody, and what could not be read.
 
-    Raises the errors of reading for files; a cluster that tells nothing is only a note.
+    `managed_on` names the cluster as the plane does, whose own records of the user's jobs there are added. Raises
+    the errors of reading for files; a cluster that tells nothing is only a note.
     """
     from presage.cli.trace import read_files
     from presage.connectors._base import ReadsHistory
 
     if files:
         return read_files(files, None, None), []
-    if not isinstance(connector, ReadsHistory):
-        return None, ["Nothing is known of earlier jobs here"]
-    notes: list[str] = []
-    found: list[Trace] = []
     now = datetime.now(UTC)
+    found, notes = _managed_jobs(managed_on, now - timedelta(days=days))
+    if not isinstance(connector, ReadsHistory):
+        return _merged(found), notes if found else [*notes, "Nothing is known of earlier jobs here"]
     for span, user in ((days, user_name()), (queue_days, None)):
         if not span:
             continue
@@ -84,6 +88,22 @@ def read_history(
         except (ConnectorError, InputError) as error:
             notes.append(f"Earlier jobs are not known: {first_line(error)}")
     return _merged([each for each in found if len(each)]), notes
+
+
+def _managed_jobs(cluster: str | None, since: datetime) -> tuple[list[Trace], list[str]]:
+    """Return what the plane knows of the user's jobs on a cluster, if anything."""
+    from presage.database import Database
+    from presage.orchestrator.histories import managed_history
+    from presage.orchestrator.store import Store
+
+    try:
+        database = Database()
+        if cluster is None or not database.exists():
+            return [], []
+        trace = managed_history(Store(database), user_name(), since, cluster=cluster)
+    except PresageError as error:
+        return [], [f"Managed jobs are not known: {first_line(error)}"]
+    return [trace] if len(trace) else [], []
 
 
 def discovered(connector: Connector) -> tuple[System | None, list[str]]:

@@ -39,6 +39,17 @@ def estimate(
     measure: Annotated[
         int, typer.Option("--measure", min=0, max=100, help="Take so many real steps on this machine first.")
     ] = 0,
+    run: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="COMMAND",
+            help="Instead of a network: a program that uses presage.track, to be tried on this machine.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=1, max=3600, help="With --run: for how long it is tried.")
+    ] = 10.0,
     json: Json = False,
 ) -> None:
     """Estimate memory and time of a training, as distributions: p10, p50 and p90.
@@ -48,11 +59,19 @@ def estimate(
     `presage estimate calibrate` measures this machine once, for some minutes, which makes times here surer;
     --measure takes some real steps of this very network.
 
+    A program of any kind that loops over presage.track is tried with --run: it works for some seconds, is told to
+    save and stop, and its pace tells the rest. That needs no torch.
+
     `presage plan` goes on from here: queues, limits, waits, costs.
 
     Example: presage estimate train.py:build_model --input 3x224x224 --batch 32,64 --epochs 50 --samples 20000
     --optimizer adamw --gpu v100-32 --json
+
+    Example: presage estimate --run 'python train.py' --seconds 30
     """
+    if run is not None:
+        _try(training, run, seconds, json=json)
+        return
     if training.model == CALIBRATE:
         _calibrate(json=json)
         return
@@ -71,6 +90,22 @@ def estimate(
         emit_json({"estimates": [each.as_dict() for each in found]})
         return
     _print(found)
+
+
+def _try(training: TrainingCall, command: str, seconds: float, *, json: bool) -> None:
+    from presage.cli._plan_inputs import command_in
+    from presage.estimators.training.measuring.trial import try_program
+
+    if training.is_named:
+        raise UsageError("Both a network and --run were given", expected="one of the two")
+    found = try_program(command_in(command, None), seconds=seconds)
+    if json:
+        emit_json({"command": command, **found.as_dict()})
+        return
+    row = (found.memory.spread.words(format_bytes), found.walltime.spread.words(spell_seconds))
+    print_table(f"{command}: {found.total:g} epochs, on this machine", ("memory", "time"), [row])
+    for note in (*found.walltime.notes, *found.memory.notes):
+        tell(f"Note: {note}")
 
 
 def _calibrate(*, json: bool) -> None:

@@ -19,6 +19,7 @@ from presage.cli._estimators import (
     print_entry,
     print_list,
     print_predictions,
+    print_refits,
 )
 from presage.cli._output import Json, emit_json, tell
 from presage.errors import UnreadableSourceError, UsageError
@@ -50,7 +51,10 @@ Runner = Annotated[
     str | None,
     typer.Option(
         "--runner",
-        help="Of a container: podman, apptainer, bubblewrap, or subprocess (no isolation). [the first that works]",
+        help=(
+            "Of a container: podman, apptainer, bubblewrap, subprocess (no isolation), or tapis (elsewhere). "
+            "[the first that works]"
+        ),
     ),
 ]
 SOURCE_HELP = (
@@ -240,6 +244,22 @@ def predictions(
     print_predictions(found)
     if accuracy:
         print_accuracy(accuracy)
+
+
+@app.command()
+def refits(
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The latest ones, so many.")] = 20,
+    json: Json = False,
+) -> None:
+    """Show what was learned from jobs that ended: corrections by kind of job, and whether they took over.
+
+    Example: presage estimators refits
+    """
+    found = [each.as_dict() for each in _repository().refits.all()[:limit]]
+    if json:
+        emit_json(found)
+    else:
+        print_refits(found)
 
 
 @app.command()

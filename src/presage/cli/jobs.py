@@ -17,7 +17,7 @@ def jobs(
 ) -> None:
     """List the jobs that were handed over, the newest first.
 
-    They are those of the service, if one is configured (service.address), else those of this machine's database.
+    They are those of the service, if one is configured (service.address) or runs here, else those of the database.
 
     Example: presage jobs --active
     """
@@ -30,11 +30,16 @@ def jobs(
     if not found:
         tell(f"No job {'is under way' if active else 'was handed over yet'}: presage submit --managed FILE")
         return
+    from presage.helper.jobs import lately
+
     rows = [
-        (each["job_id"], each["name"], each["state"], _progress(each), str(len(each["sub_jobs"])), each["reason"])
+        (
+            each["job_id"], each["name"], each["state"], _progress(each), lately(each), str(len(each["sub_jobs"])),
+            each["reason"],
+        )
         for each in found
-    ]
-    print_table("", ("job", "name", "state", "progress", "jobs on clusters", "why"), rows)
+    ]  # fmt: skip
+    print_table("", ("job", "name", "state", "progress", "lately", "jobs on clusters", "why"), rows)
 
 
 def cancel(job_id: JobId, json: Json = False) -> None:

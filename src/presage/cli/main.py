@@ -19,6 +19,7 @@ from presage import __version__
 from presage.cli import (
     anomalies,
     config,
+    demo,
     estimate,
     estimators,
     jobs,
@@ -81,6 +82,7 @@ app.add_typer(policy.app, name="policy", rich_help_panel=_RESEARCH)
 app.add_typer(simulate.policies_app, name="policies", rich_help_panel=_RESEARCH)
 
 app.command(rich_help_panel=_HOUSE)(up.up)
+app.command(rich_help_panel=_HOUSE)(demo.demo)
 app.add_typer(tokens.app, name="tokens", rich_help_panel=_HOUSE)
 app.add_typer(estimators.app, name="estimators", rich_help_panel=_HOUSE)
 app.add_typer(config.app, name="config", rich_help_panel=_HOUSE)

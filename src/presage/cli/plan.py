@@ -127,6 +127,12 @@ def plan(
     restart: Annotated[
         str, typer.Option("--restart", help="Time to go on from one.", rich_help_panel=_ASSUMED)
     ] = "120s",
+    warning: Annotated[
+        str,
+        typer.Option(
+            "--warning", help="How long before its limit a job is told to save.", rich_help_panel=_ASSUMED
+        ),
+    ] = "120s",
     data_size: Annotated[
         str, typer.Option("--data-size", help="What must get there first, like 200GB.", rich_help_panel=_ASSUMED)
     ] = "0",
@@ -178,8 +184,8 @@ def plan(
     counts = _counts(nodes, gpus, cores)
     constraints = _constraints(deadline, budget, only, confidence, now)
     assumptions = _assumptions(
-        confidence=confidence, cascades=not no_cascade, save=save, restart=restart, data_size=data_size,
-        spot_interruptions=spot_interruptions, night=night, now=now,
+        confidence=confidence, cascades=not no_cascade, save=save, restart=restart, warning=warning,
+        data_size=data_size, spot_interruptions=spot_interruptions, night=night, now=now,
     )  # fmt: skip
     command = command_in(run, trained)
     systems = systems_in(system)
@@ -253,8 +259,8 @@ def _constraints(
 
 
 def _assumptions(
-    *, save: str, restart: str, data_size: str, spot_interruptions: float, night: str | None, now: datetime,
-    **plain: Any,
+    *, save: str, restart: str, warning: str, data_size: str, spot_interruptions: float, night: str | None,
+    now: datetime, **plain: Any,
 ) -> Assumptions:  # fmt: skip
     from presage.cli._plan_inputs import named, night_in
     from presage.planner.cascades import Overheads
@@ -268,7 +274,9 @@ def _assumptions(
     hours = night_in(night)
     return Assumptions(
         overheads=Overheads(
-            save_s=named("--save", save, parse_seconds), restart_s=named("--restart", restart, parse_seconds)
+            save_s=named("--save", save, parse_seconds),
+            restart_s=named("--restart", restart, parse_seconds),
+            warning_s=named("--warning", warning, parse_seconds),
         ),
         data_bytes=round(named("--data-size", data_size, parse_bytes)),
         spot_interruptions_per_h=spot_interruptions,
@@ -285,6 +293,7 @@ def _estimates(
     systems: list[System],
 ) -> Estimates:
     from presage.cli._plan_inputs import hours, knowledge_in, spread_in, times_in
+    from presage.estimators.repository import Repository
     from presage.planner.estimates import AskedEstimates, Stated, StatedEstimates
     from presage.units import parse_bytes, parse_seconds
 
@@ -297,7 +306,8 @@ def _estimates(
         times_in(waits, "--wait", parse_seconds),
     )
     stated.check_places(systems)
-    return StatedEstimates(stated, AskedEstimates(by_system=knowledge_in(history, systems)))
+    asked = AskedEstimates(by_system=knowledge_in(history, systems), repository=Repository())
+    return StatedEstimates(stated, asked)
 
 
 def _name(name: str | None, training: TrainingWorkload | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,7 +119,7 @@ def submit(
     connector = connect(on)
     system, notes = discovered(connector)
     place = place_of(system, script.asked)
-    trace, missing = read_history(connector, history, days, queue_days)
+    trace, missing = read_history(connector, history, days, queue_days, managed_on=on)
     workload = script.workload(user=user_name(), folder=Path.cwd())
     knowledge = Knowledge(history=with_machine(trace, system), live=None if history else connector)
     advice = advise(workload, script.asked, place.target, knowledge, place.limits)
@@ -128,7 +129,8 @@ def submit(
     answer = _decide(advice, yes=yes, keep=keep, dry_run=dry_run)
     if managed and answer is not _Answer.LEAVE:
         chosen = advice if answer is _Answer.CHANGE else None
-        hand_over(script_order(script, chosen, on), follow=follow, json=json)
+        order = replace(script_order(script, chosen, on), predictions=_predictions(advice, workload, place.target))
+        hand_over(order, follow=follow, json=json)
         return
     submission = make_submission(script, workload, advice if answer is _Answer.CHANGE else None, options, on=on)
     job_id = None if answer is _Answer.LEAVE else _hand_over(connector, submission)
@@ -138,6 +140,14 @@ def submit(
         emit_json(_document(script, workload, advice, notes, answer, job_id))
     elif job_id is not None:
         typer.echo(f"Submitted job {job_id}")
+
+
+def _predictions(advice: Advice, workload: ScriptWorkload, target: Target) -> tuple[dict[str, Any], ...]:
+    """Return what is predicted of a script, to be settled when it has ended."""
+    from presage.estimators.repository.carrying import write_predictions
+
+    made = (advice.walltime, advice.memory, advice.changed_wait or advice.wait.first)
+    return write_predictions(workload, target, made)
 
 
 def _submit_plan(

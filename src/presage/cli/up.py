@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import signal
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from presage.cli._output import Json, emit_json, tell
+from presage.service.journal import LogFormat, set_up_journal
 
 
 def up(
@@ -19,6 +26,13 @@ def up(
             "--kafka", metavar="SERVERS", help="Also tell events to these Kafka brokers, and listen there."
         ),
     ] = None,
+    reached_at: Annotated[
+        str | None,
+        typer.Option("--reached-at", metavar="URL", help="Where jobs find it to tell of themselves. [HOST:PORT]"),
+    ] = None,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="How it says on stderr what it does.")
+    ] = LogFormat.TEXT,
     rate: Annotated[
         float, typer.Option("--rate", min=1, max=100_000, help="How fast the simulated cluster's clock runs.")
     ] = 60.0,
@@ -27,20 +41,61 @@ def up(
     """Start the service and the plane, on the embedded database, with a local and a simulated cluster.
 
     All state is in the folder that PRESAGE_HOME names (or ~/.local/share/presage): stop it with Ctrl-C and start
-    it again, and every job goes on. The token that is printed is new each time; the one before it ends.
+    it again, and every job goes on. Your own commands on this machine find it by themselves. The token that is
+    printed is for programs and other machines; it is new each time, and the one before it ends.
+
+    `presage demo`, in another terminal, shows what it does.
 
     Example: presage up --port 0
     """
+    from presage.database import state_home
     from presage.orchestrator.embedded import Clusters
+    from presage.service.announcement import Announcement, announcing
     from presage.service.running import run_service
 
-    def announce(address: str, token: str) -> None:
-        if json:
-            emit_json({"address": address, "token": token})
-            return
-        tell(f"Presage is at {address}, its reference at {address}/api/v1/docs")
-        tell("In another terminal, to speak to it:")
-        tell(f"  export PRESAGE_SERVICE__ADDRESS={address} PRESAGE_SERVICE__TOKEN={token}")
-        tell("  presage jobs")
+    # So that what stops services ends it as Ctrl-C does, and not before it has put things in order.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with announcing(state_home()) as commands:
 
-    run_service(host, port, Clusters(slurm=slurm, simulated_rate=rate), announce, kafka=kafka)
+        def announce(address: str, token: str) -> None:
+            commands.tell(Announcement(address, token))
+            _say(address, token, json=json)
+
+        set_up_journal(log_format)
+        clusters = Clusters(slurm=slurm, simulated_rate=rate)
+        run_service(host, port, clusters, announce, kafka=kafka, reached_at=reached_at)
+    if not json:
+        tell("Stopped. Jobs that run here go on, and are looked after again with the next `presage up`.")
+
+
+def first_command() -> str:
+    """Return what to type into another terminal, whatever is on the path there."""
+    command = f"{this_program()} demo"
+    home = os.environ.get("PRESAGE_HOME")
+    return f"PRESAGE_HOME={shlex.quote(str(Path(home).expanduser().absolute()))} {command}" if home else command
+
+
+def _say(address: str, token: str, *, json: bool) -> None:
+    if json:
+        emit_json({"address": address, "token": token, "first_command": first_command()})
+        return
+    tell(f"Presage is at {address} (its reference: {address}/api/v1/docs). Ctrl-C stops it.")
+    tell(f"Token, for programs and other machines: {token}")
+    tell("Your own commands find it by themselves. In another terminal, train a small network past its limit:")
+    tell(f"  {first_command()}")
+
+
+def this_program(*, from_anywhere: bool = False) -> str:
+    """Return what to type for the program that runs: its name if that is on the path, else where it is."""
+    program = Path(sys.argv[0])
+    if program.name == "__main__.py":
+        return f"{_spelled(Path(sys.executable), from_anywhere)} -m presage"
+    found = shutil.which("presage")
+    if found is not None and program.exists() and Path(found).samefile(program):
+        return "presage"
+    return _spelled(program, from_anywhere)
+
+
+def _spelled(program: Path, from_anywhere: bool) -> str:
+    path, here = program.absolute(), Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) and not from_anywhere else path))

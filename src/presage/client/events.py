@@ -2,8 +2,9 @@
 
     {"time": "2026-03-01T10:00:00.123Z", "kind": "progress", "done": 12.5, "total": 50, "unit": "epochs", …}
 
-Kinds: `started` (with what it resumes from), `progress`, `performance` (metrics), `utilization` (of processor and
-memory), `checkpoint` (a file), `finished`. A line is written in one piece and never changed.
+Kinds: `started` (with what it resumes from), `progress`, `performance` (metrics), `utilization` (of processors,
+memory and GPUs), `checkpoint` (a file), `finished`. A line is written in one piece and never changed. Events that
+may be told over the network too have a `sub_job` and a `sequence`, by which whoever hears them twice knows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import json
 import logging
 import math
 import os
-import resource
 import stat
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 EVENTS_FILE = "events.jsonl"
 _MOST_LINE_BYTES = 64 * 1024
-_KIB = 1024
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +47,11 @@ class EventFile:
 
     def tell(self, kind: str, at: datetime | None = None, /, **values: Any) -> None:
         """Write one event, of now unless another time is named."""
-        when = (at or datetime.now(UTC)).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": when, "kind": kind, **{key: _plain(each) for key, each in values.items()}})
+        self.write(event_document(kind, at or datetime.now(UTC), values))
+
+    def write(self, document: dict[str, Any]) -> None:
+        """Write one event that is JSON already."""
+        line = json.dumps(document)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # One write to a file opened for appending: lines of several processes do not mix.
@@ -103,22 +105,31 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def utilization() -> dict[str, float]:
-    """Return what this process has used since it began: processor seconds, and bytes of memory at the most."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"cpu_s": used.ru_utime + used.ru_stime, "max_rss_bytes": used.ru_maxrss * _KIB}
+def event_document(kind: str, at: datetime, values: dict[str, Any]) -> dict[str, Any]:
+    """Return an event as JSON has it; values named like its own parts are left out."""
+    named = {name: each for name, each in values.items() if name not in ("time", "kind")}
+    return {"time": at.isoformat(timespec="milliseconds"), "kind": kind, **_plain(named)}
 
 
-def _parse(line: bytes) -> Event | None:
+def event_in(document: Any) -> Event | None:
+    """Return the event in a document, whose members it takes; None if there is none."""
     try:
-        document = json.loads(line)
         when = datetime.fromisoformat(document.pop("time"))
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
         return Event(when, str(document.pop("kind")), document)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        log.info("Not an event: %.80r", line)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        event = event_in(json.loads(line))
+    except (ValueError, RecursionError):
+        event = None
+    if event is None:
+        log.info("Not an event: %.80r", line)
+    return event
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,8 @@ If there is a checkpoint, the states are loaded and only the epochs that are mis
 written every `every_s` seconds, at the end of an epoch, and when the job is told that its time is running out
 (SIGUSR1, as `sbatch --signal=USR1@120` sends): the program then ends with EXIT_TO_BE_CONTINUED, and the next job
 goes on. With `run.batches(loader)` that happens between batches too, and batches learned before are skipped.
+
+How far it is goes to a file in its folder and, where whoever submitted the job wants that, over the network.
 """
 
 from __future__ import annotations
@@ -20,11 +22,14 @@ import sys
 import threading
 import time
 from collections.abc import Sized
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from presage.client.callbacks import first_sequence, sender_of, sub_job
 from presage.client.checkpoints import load_checkpoint, save_checkpoint
-from presage.client.events import EVENTS_FILE, EventFile, utilization
+from presage.client.events import EVENTS_FILE, EventFile, event_document
+from presage.client.utilization import Meter
 from presage.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +85,9 @@ class Run:
         self.writes = _rank() == 0
         self._states = states
         self._events = EventFile(folder / EVENTS_FILE)
+        self._sender = sender_of() if self.writes else None
+        self._sequence = first_sequence()
+        self._meter = Meter()
         self._asked_to_stop = threading.Event()
         self._began_s = self._saved_s = time.monotonic()
         self._told_s = 0.0
@@ -176,11 +184,19 @@ class Run:
         self._tell(
             "progress", done=self.done, total=self.epochs, unit="epochs", elapsed_s=elapsed_s, left_s=left_s
         )
-        self._tell("utilization", **utilization())
+        if self.writes:
+            self._tell("utilization", **self._meter.read())
 
     def _tell(self, kind: str, **values: Any) -> None:
-        if self.writes:
-            self._events.tell(kind, **values)
+        """Tell something, in the file and to whoever listens; it has a number, so that it counts once."""
+        if not self.writes:
+            return
+        self._sequence += 1
+        numbered = {"sub_job": sub_job(), "sequence": self._sequence, **values}
+        event = event_document(kind, datetime.now(UTC), numbered)
+        self._events.write(event)
+        if self._sender is not None:
+            self._sender.send(event)
 
 
 def _rank() -> int:

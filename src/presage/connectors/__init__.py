@@ -41,7 +41,11 @@ CONNECTORS: Registry[type[Connector]] = Registry(
     "presage.connectors",
     [
         Spec("local", f"{_HERE}.local:LocalConnector", "processes on this machine, with limits and a queue"),
+        Spec(
+            "simulated", f"{_HERE}.simulated:SimulatedConnector", "a cluster in simulated time that runs nothing"
+        ),
         Spec("slurm", f"{_HERE}.slurm:SlurmConnector", "Slurm, through its own commands"),
+        Spec("slurm-rest", f"{_HERE}.slurm.rest:SlurmRestConnector", "Slurm, through slurmrestd"),
         Spec("tapis", f"{_HERE}.tapis:TapisConnector", "Tapis v3, which runs containers on many sites' clusters"),
     ],
 )

@@ -161,6 +161,8 @@ class Connector(ABC):
     def submit(self, submission: Submission) -> str:
         """Hand a job over and return its id. Raises ClusterRefusedError with the cluster's own words.
 
+        Raises ClusterBusyError if the cluster takes no more for now, and it is certain that the job was not made.
+
         It does not look for an earlier job of the same key.
         """
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from presage.choices import choice_of
 from presage.errors import UsageError
+from presage.estimators.repository import Repository
 from presage.estimators.training.estimating import TrainingEstimate, estimate_training
 from presage.estimators.workloads import Attention, Precision, Sharding, TrainingOptions, TrainingWorkload
 from presage.helper.tables import Shown, Table
@@ -106,7 +107,9 @@ def estimate(
     profiling = None if isinstance(model, str) else _object_profiling(model, inputs, loss)
     measuring = _measuring(model, measure) if measure else None
     targets: list[Target | None] = [_on_gpu(name) for name in ([gpus] if isinstance(gpus, str) else gpus)]
-    found = estimate_training(workloads, targets or [None], profiling=profiling, measuring=measuring)
+    found = estimate_training(
+        workloads, targets or [None], profiling=profiling, measuring=measuring, repository=Repository()
+    )
     return Estimation(tuple(found), profiling)
 
 

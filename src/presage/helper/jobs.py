@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 _ENDED = ("completed", "failed", "cancelled")
 POLL_S = 1.0
+_METRICS_SHOWN = 3
+_FIGURES = (
+    ("cores", 1, "{:.1f} cores"),
+    ("max_rss_bytes", 1 << 30, "{:.1f} GiB"),
+    ("gpu_percent", 1, "GPU {:.0f} %"),
+    ("gpu_memory_bytes", 1 << 30, "{:.1f} GiB of GPU"),
+)
+"""What is shown of the utilization: its name, the unit, and how it is said."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +65,7 @@ class Job(Shown):
             )
             for each in job["sub_jobs"]
         )  # fmt: skip
-        title = f"{job['name']} ({job['job_id']}) is {job['state']}. {job['reason']}"
+        title = f"{job['name']} ({job['job_id']}) is {job['state']}. {job['reason']} {lately(job)}".rstrip()
         return (Table(title, ("", "cluster", "id there", "state", "why"), rows),)
 
 
@@ -111,10 +119,21 @@ def _look_after() -> EmbeddedPlane:
     """Start the one plane of this process."""
     from presage.database import Database, state_home
     from presage.orchestrator.embedded import Clusters, start_plane
+    from presage.orchestrator.feedback import start_feedback
     from presage.orchestrator.store import Store
 
     connectors = Clusters(slurm=which("sbatch") is not None).connect(state_home())
-    return start_plane(Store(Database()), connectors, name=f"helper-{time.time_ns()}")
+    database = Database()
+    start_feedback(database)
+    return start_plane(Store(database), connectors, name=f"helper-{time.time_ns()}")
+
+
+def lately(job: dict[str, Any]) -> str:
+    """Return what a job told last of how good it is and of what it uses; empty if nothing."""
+    metrics = [f"{name} {value:.4g}" for name, value in list((job.get("metrics") or {}).items())[:_METRICS_SHOWN]]
+    used = job.get("utilization") or {}
+    figures = [words.format(used[name] / unit) for name, unit, words in _FIGURES if name in used]
+    return ", ".join([*metrics, *figures])
 
 
 def _spelled(event: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Where managed jobs are: behind a service if one is configured, else in the database of this machine."""
+"""Where managed jobs are: behind a service that is configured or runs here, else in this machine's database."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import getpass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from presage.client.rest import ServiceClient
     from presage.orchestrator.store import Store
 
 
@@ -35,14 +36,36 @@ class JobsPlace(Protocol):
 
 
 def jobs_place() -> JobsPlace:
-    """Return where jobs are. Raises ConfigError for settings that cannot be used."""
-    from presage.config import load_settings
+    """Return where jobs are: the service that is configured, that of `presage up` here, or the database.
 
-    settings = load_settings().service
-    if settings.address is not None:
+    Raises ConfigError for settings that cannot be used.
+    """
+    return running_service() or _database()
+
+
+def running_service() -> ServiceClient | None:
+    """Return the service that is configured, else the one that this user runs on this machine, else None."""
+    from presage.config import load_settings
+    from presage.database import state_home
+    from presage.service.announcement import announced
+
+    settings = load_settings()
+    configured = settings.service
+    if configured.address is not None:
         from presage.client.rest import ServiceClient
 
-        return ServiceClient(settings.address, settings.token.get_secret_value() if settings.token else "")
+        return ServiceClient(configured.address, configured.token.get_secret_value() if configured.token else "")
+    if (found := announced(state_home(settings))) is None:
+        return None
+    import httpx
+
+    from presage.client.rest import ServiceClient
+
+    # A transport of its own: no proxy stands between two processes of one machine, or should see the token.
+    return ServiceClient(found.address, found.token, transport=httpx.HTTPTransport())
+
+
+def _database() -> JobsPlace:
     from presage.database import Database
     from presage.orchestrator.store import Store
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from presage.choices import choice_of
 from presage.clusters.systems import System
 from presage.errors import InputError, UsageError
+from presage.estimators.repository import Repository
 from presage.estimators.spread import Spread
 from presage.helper.estimating import Estimation
 from presage.helper.tables import Shown, Table
@@ -112,7 +113,7 @@ def plan(
     plans = make_plans(
         variants,
         there,
-        StatedEstimates(stated, AskedEstimates(profiling=training.profiling)),
+        StatedEstimates(stated, AskedEstimates(profiling=training.profiling, repository=Repository())),
         name=name or workloads[0].name or "training",
         counts=Counts(tuple(nodes), tuple(gpus), cores),
         constraints=constraints,

@@ -6,8 +6,11 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from presage.orchestrator.elastic import resized
 from presage.orchestrator.facts import MEMORY_STEP, bigger_place, memory_ceiling_bytes, untried_places
+from presage.orchestrator.holding import is_holdable
 from presage.orchestrator.jobs import ManagedJob, Phase, Place, SubJob
+from presage.orchestrator.prospects import times_longer
 
 if TYPE_CHECKING:
     from presage.orchestrator.rules import Decision
@@ -35,6 +38,16 @@ class Action(StrEnum):
     SUBMIT_SUCCESSOR = "submit-successor"
     """Submit the next one already; it starts when the present one has ended."""
     CANCEL_SUCCESSOR = "cancel-successor"
+    GO_THERE = "go-there"
+    """Submit the next one where it will be done sooner (`move_to`)."""
+    MOVE = "move"
+    """End the present one, after it has saved if it runs, and go on there (`move_to`)."""
+    JOIN = "join"
+    """Submit another one (`join_at`) beside the present one; of the two, the better takes over when it starts."""
+    HAND_OVER = "hand-over"
+    """Tell the lesser of the two to save and end, and let the better one work."""
+    CANCEL_RELIEF = "cancel-relief"
+    """Take back the one that should take over."""
     WAIT = "wait"
     FINISH = "finish"
     FAIL = "fail"
@@ -48,11 +61,16 @@ ENDS = {Action.FINISH: Phase.COMPLETED, Action.FAIL: Phase.FAILED, Action.STOP: 
 def next_sub_job(job: ManagedJob, decision: Decision) -> SubJob:
     """Return the job to submit by an action that submits one."""
     last = next((each for each in reversed(job.sub_jobs) if not each.is_cancelled_by_us), None)
-    place = last.place if last is not None else job.order.places[0]
+    place = job.order.places[0] if last is None else last.moves_to or last.place
     divisor = last.batch_divisor if last is not None else 1
     match decision.action:
         case Action.CONTINUE | Action.SUBMIT_SUCCESSOR:
-            place = _for_the_rest(job, place, _left_s(job, decision))
+            left_s = _left_s(job, decision)
+            if left_s is not None and last is not None:
+                left_s *= times_longer(last.place, place)
+            place = _for_the_rest(job, resized(job, place), left_s)
+        case Action.GO_THERE | Action.JOIN:
+            place = place_there(job, place, decision)
         case Action.LONGER:
             place = _longer(place)
         case Action.MORE_MEMORY:
@@ -64,9 +82,39 @@ def next_sub_job(job: ManagedJob, decision: Decision) -> SubJob:
         case Action.ELSEWHERE:
             place = _elsewhere(job, place)
     number = len(job.sub_jobs) + 1
-    follows = last.cluster_job_id if last is not None and last.ending is None else None
+    is_live = last is not None and last.ending is None
+    follows = last.cluster_job_id if last is not None and is_live and decision.action is not Action.JOIN else None
+    takes_over = last.number if last is not None and decision.action is Action.JOIN and last.is_running else None
     done = job.progress.done if job.progress is not None else None
-    return SubJob(number, f"presage-{job.job_id}-{number}", place, divisor, follows=follows, done_before=done)
+    return SubJob(
+        number,
+        f"presage-{job.job_id}-{number}",
+        place,
+        divisor,
+        follows=follows,
+        done_before=done,
+        takes_over=takes_over,
+    )
+
+
+def place_there(job: ManagedJob, here: Place, decision: Decision) -> Place:
+    """Return the place that a decision names, with what was learned here about memory and the rest of the work."""
+    title = decision.facts.get("join_at" if decision.action is Action.JOIN else "move_to")
+    there = next((each for each in job.order.places if each.title == title), here)
+    if there.memory_bytes is not None and here.memory_bytes is not None:
+        wanted, ceiling = max(there.memory_bytes, here.memory_bytes), memory_ceiling_bytes(job, there)
+        there = replace(there, memory_bytes=min(wanted, ceiling) if ceiling else wanted)
+    progress = job.progress
+    if progress is None or progress.left_s is None:
+        return there
+    return _for_the_rest(job, there, progress.left_s * times_longer(here, there))
+
+
+def successors(job: ManagedJob) -> list[SubJob]:
+    """Return the jobs that were submitted to go on after the present one, which may once have been one itself."""
+    live = [each for each in job.sub_jobs if each.ending is None and not each.is_cancelled_by_us]
+    present = next((each for each in live if each.is_running), None)
+    return [each for each in live if each.follows is not None and each is not present]
 
 
 def why_not(job: ManagedJob, action: Action) -> str:
@@ -75,11 +123,17 @@ def why_not(job: ManagedJob, action: Action) -> str:
     live = [each for each in job.sub_jobs if each.ending is None]
     if action is Action.WAIT or action in ENDS:
         return ""
+    if action in (Action.HAND_OVER, Action.CANCEL_RELIEF):
+        return "" if any(each.takes_over is not None for each in live) else "no job takes over from another"
+    if action is Action.MOVE:
+        return "" if len(live) == 1 and live[0].moves_to is None else "it needs one job, which is not moved yet"
     if action is Action.CANCEL_SUCCESSOR:
-        heirs = [each for each in live if each.follows is not None and not each.is_cancelled_by_us]
-        return "" if heirs else "there is no successor"
+        return "" if successors(job) else "there is no successor"
     if len(job.sub_jobs) >= job.order.most_sub_jobs:
         return f"it has had {len(job.sub_jobs)} jobs on the cluster and may have no more"
+    if action is Action.JOIN:
+        is_one = len(live) == 1 and not live[0].is_submitting and live[0].moves_to is None
+        return "" if is_one and is_holdable(job.order) else "it needs one job, which can be told to hold"
     if action is Action.SUBMIT_SUCCESSOR:
         return "" if len(live) == 1 and live[0].is_running else "it needs one job that runs, and no other"
     return "another job of it is there already" if live else ""

@@ -25,6 +25,8 @@ def job_document(job: ManagedJob, *, with_order: bool = False) -> dict[str, Any]
         "progress": None
         if progress is None or not progress.is_known
         else {"done": progress.done, "total": progress.total, "left_s": progress.left_s},
+        "metrics": (progress.metrics or None) if progress is not None else None,
+        "utilization": (progress.utilization or None) if progress is not None else None,
         "sub_jobs": [_sub_job_document(each) for each in job.sub_jobs],
     }
     if with_order:

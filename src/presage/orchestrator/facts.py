@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from presage.orchestrator.holding import can_hold
 from presage.orchestrator.jobs import Ending
+from presage.orchestrator.prospects import (
+    RESTART_S,
+    current_place,
+    other_places,
+    prospects_of,
+    ran_for_s,
+    times_longer,
+    work_left_s,
+)
+from presage.orchestrator.submissions import warning_s
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from presage.orchestrator.jobs import ManagedJob, Place, SubJob
+    from presage.orchestrator.prospects import Prospect, Waits
 
 SUBMIT_MARGIN_S = 60.0
 """How much earlier than its expected wait a successor is submitted."""
@@ -31,9 +42,23 @@ FACTS = {
     "untried_places": "how many of them it was not submitted to yet",
     "longer_possible": "whether it may ask for more time where it is",
     "running": "whether a job of it runs",
+    "waiting": "whether its only job is in a queue",
+    "here_s": "seconds since its only job was submitted",
+    "moves": "how often it was moved",
+    "can_hold": "whether a job of it can be kept from working while another does",
+    "move_to": "where it would be done sooner if it gave up what it has here",
+    "move_wait_s": "how long it would wait there",
+    "move_gain_s": "how much sooner it would be done, in seconds",
+    "move_gain_share": "the same, as a share of the time until it is done otherwise",
+    "join_at": "where it would gain by being as well: in the queue while it runs, or at work while it waits",
+    "join_wait_s": "how long it would wait there",
+    "join_gain_s": "how much sooner it would be done, in seconds",
+    "join_gain_share": "the same, as a share",
+    "relief_runs": "whether the job that takes over from another has started",
+    "relief_gain_s": "how much sooner it is done if the other ends now",
     "has_successor": "whether the next one is submitted already",
     "successor_cancelled": "whether somebody else cancelled the next one",
-    "outlasts_limit": "whether it will not be done when its time is up",
+    "outlasts_limit": "whether it will not be done when its time is up, or when it is told to save before that",
     "limit_left_s": "seconds until its time is up",
     "work_left_s": "seconds until it is done, as measured or estimated",
     "wait_s": "how long the next job is expected to wait",
@@ -42,9 +67,14 @@ FACTS = {
 }
 
 
-def facts_of(job: ManagedJob, now: datetime, wait_s: float = 0.0) -> dict[str, Any]:
-    """Return all that is known now; what is not known is left out. `wait_s`: that a new job of it would have."""
+def _nobody_knows(_: Place) -> float | None:
+    return None
+
+
+def facts_of(job: ManagedJob, now: datetime, waits: Waits = _nobody_knows) -> dict[str, Any]:
+    """Return all that is known now; what is not known is left out."""
     order = job.order
+    wait_s = waits(current_place(job)) or 0.0
     facts: dict[str, Any] = {
         "sub_jobs": len(job.sub_jobs),
         "sub_jobs_left": order.most_sub_jobs - len(job.sub_jobs),
@@ -53,17 +83,28 @@ def facts_of(job: ManagedJob, now: datetime, wait_s: float = 0.0) -> dict[str, A
         "untried_places": len(untried_places(job)),
         "on_out_of_memory": order.on_out_of_memory.value,
         "wait_s": wait_s,
+        "moves": sum(each.ending is Ending.MOVED for each in job.sub_jobs),
+        "can_hold": can_hold(job),
     }
     if job.progress is not None and job.progress.is_known:
         facts["done"] = job.progress.done / job.progress.total
     wanted = [each for each in job.sub_jobs if not each.is_cancelled_by_us]
     live = [each for each in wanted if each.ending is None]
-    running = [each for each in live if each.is_running]
+    relief = next((each for each in live if each.takes_over is not None), None)
+    if relief is not None:
+        facts |= _facts_of_relief(job, relief, now)
+    elif other_places(job):
+        facts |= _facts_of_prospects(job, now, waits)
+    if len(live) == 1 and live[0].tried_at is not None:
+        facts["here_s"] = (now - live[0].tried_at).total_seconds()
+    running = [each for each in live if each.is_running and each is not relief]
     if running:
         facts |= _facts_of_running(job, running[0], now, wait_s)
         facts |= {"has_successor": len(live) > 1, "successor_cancelled": _is_heir_cancelled(wanted, running[0])}
         return facts
     ended = [each for each in wanted if each.ending is not None]
+    if len(live) == 1 and live[0].follows is None and live[0] is not relief:
+        return facts | {"waiting": not live[0].is_submitting, "has_successor": False}
     # A waiting job that was submitted because of how the last one ended leaves nothing to decide.
     if ended and all(each.follows is not None and each.follows == _last(ended).cluster_job_id for each in live):
         facts |= _facts_of_ending(job, ended) | {"has_successor": bool(live)}
@@ -72,13 +113,24 @@ def facts_of(job: ManagedJob, now: datetime, wait_s: float = 0.0) -> dict[str, A
 
 def untried_places(job: ManagedJob) -> list[Place]:
     """Return the places of the order that no job was submitted to."""
-    tried = {(each.place.cluster, each.place.partition) for each in job.sub_jobs}
-    return [each for each in job.order.places if (each.cluster, each.partition) not in tried]
+    tried = {each.place.spot for each in job.sub_jobs}
+    return [each for each in job.order.places if each.spot not in tried]
 
 
 def _last(ended: list[SubJob]) -> SubJob:
-    """Return the job whose end counts: one that completed, whatever became of those after it, else the last."""
-    return next((each for each in ended if each.ending is Ending.COMPLETED), ended[-1])
+    """Return the job whose end counts: one that completed, one that somebody cancelled, else the last to end."""
+    for ending in (Ending.COMPLETED, Ending.CANCELLED):
+        for each in ended:
+            if each.ending is ending:
+                return each
+    return max(ended, key=_ended_at)
+
+
+def _ended_at(sub_job: SubJob) -> tuple[datetime, int]:
+    """Return when a job ended, as far as is known, to put those in order of which two were there at once."""
+    status = sub_job.status
+    at = (status.end_time if status is not None else None) or sub_job.tried_at
+    return at or datetime.min.replace(tzinfo=UTC), sub_job.number
 
 
 def _is_heir_cancelled(wanted: list[SubJob], running: SubJob) -> bool:
@@ -126,6 +178,8 @@ def _fruitless(sub_jobs: list[SubJob]) -> int:
         used_its_time = each.done_after is None and each.ending in (Ending.TIMEOUT, Ending.CONTINUED)
         if got_further or used_its_time or each.ending is Ending.COMPLETED:
             break
+        if each.ending is Ending.MOVED:
+            continue
         count += 1
     return count
 
@@ -136,28 +190,39 @@ def _facts_of_running(job: ManagedJob, running: SubJob, now: datetime, wait_s: f
     limit_s = running.place.walltime_s or (status.walltime_s if status else None)
     if status is None or status.start_time is None or limit_s is None:
         return facts
-    ran_s = (now - status.start_time).total_seconds()
-    limit_left_s = limit_s - ran_s
+    limit_left_s = limit_s - ran_for_s(running, now)
     facts |= {"limit_left_s": limit_left_s, "submit_in_s": limit_left_s - wait_s - SUBMIT_MARGIN_S}
-    work_left_s = _work_left_s(job, now, ran_s)
-    if work_left_s is not None:
-        facts |= {"work_left_s": work_left_s, "outlasts_limit": work_left_s > limit_left_s}
+    left_s = work_left_s(job, now)
+    if left_s is not None:
+        warned_s = warning_s(job.order, limit_s) if job.order.is_resumable else 0.0
+        facts |= {"work_left_s": left_s, "outlasts_limit": left_s > limit_left_s - warned_s}
     return facts
 
 
-def _work_left_s(job: ManagedJob, now: datetime, ran_s: float) -> float | None:
-    """Return how long the rest takes: by measured progress where there is some, else by what was expected."""
-    progress = job.progress
-    if progress is not None and progress.left_s is not None:
-        return max(0.0, progress.left_s - (now - progress.at).total_seconds())
-    if job.order.work_s is None:
-        return None
-    earlier_s = sum(_ran_s(each) for each in job.sub_jobs if each.ending is not None)
-    return max(0.0, job.order.work_s - earlier_s - ran_s)
+def _facts_of_prospects(job: ManagedJob, now: datetime, waits: Waits) -> dict[str, Any]:
+    prospects = prospects_of(job, now, waits)
+    return _named("move", "move_to", prospects.move) | _named("join", "join_at", prospects.join)
 
 
-def _ran_s(sub_job: SubJob) -> float:
-    status = sub_job.status
-    if status is None or status.start_time is None or status.end_time is None:
-        return 0.0
-    return (status.end_time - status.start_time).total_seconds()
+def _named(prefix: str, where: str, prospect: Prospect | None) -> dict[str, Any]:
+    if prospect is None:
+        return {}
+    return {
+        where: prospect.place.title,
+        f"{prefix}_wait_s": prospect.wait_s,
+        f"{prefix}_gain_s": prospect.gain_s,
+        f"{prefix}_gain_share": prospect.gain_share,
+    }
+
+
+def _facts_of_relief(job: ManagedJob, relief: SubJob, now: datetime) -> dict[str, Any]:
+    if not relief.is_running:
+        return {"relief_runs": False}
+    other = job.sub_job(relief.takes_over)
+    left_s = work_left_s(job, now)
+    if left_s is None or not other.is_running:
+        return {"relief_runs": True}
+    return {
+        "relief_runs": True,
+        "relief_gain_s": left_s * (1 - times_longer(other.place, relief.place)) - RESTART_S,
+    }

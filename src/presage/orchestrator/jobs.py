@@ -47,6 +47,18 @@ class Ending(StrEnum):
     """The cluster did not take it."""
     LOST = "lost"
     """The cluster does not know it any more."""
+    MOVED = "moved"
+    """The plane ended it, to go on elsewhere."""
+
+
+class Unit(StrEnum):
+    """What an elastic job can have more or fewer of."""
+
+    NODES = "nodes"
+    CORES = "cores"
+    """On each node."""
+    GPUS = "gpus"
+    """On each node."""
 
 
 class OnOutOfMemory(StrEnum):
@@ -70,6 +82,8 @@ class Place:
     cores: int | None = None
     gpus: int | None = None
     gpu_type: str | None = None
+    constraint: str | None = None
+    """Features of its nodes, where the partition has several kinds."""
     memory_bytes: int | None = None
     walltime_s: float | None = None
     """What is asked for; no more than `limit_s`."""
@@ -77,6 +91,30 @@ class Place:
     """What may be asked for there."""
     most_memory_bytes: int | None = None
     """What a node there has."""
+    work_s: float | None = None
+    """How long all of the job is expected to take there; None: as long as the order says."""
+
+    @property
+    def spot(self) -> tuple[str | None, ...]:
+        """What tells a place from others, whatever is asked for there."""
+        return self.cluster, self.partition, self.gpu_type, self.constraint
+
+    @property
+    def title(self) -> str:
+        """`cluster/partition:gpu:features`, as far as it has them."""
+        partition = "" if self.partition is None else f"/{self.partition}"
+        return self.cluster + partition + "".join(f":{each}" for each in (self.gpu_type, self.constraint) if each)
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """How many workers a job may have; the next of its jobs gets as many as what was measured says is right."""
+
+    least: int
+    most: int
+    unit: Unit = Unit.NODES
+    efficiency: float = 0.6
+    """More workers are kept only if the work goes at least this share of as many times faster."""
 
 
 @dataclass(frozen=True)
@@ -97,10 +135,14 @@ class Order:
     """How long all of it is expected to take at the first place."""
     on_out_of_memory: OnOutOfMemory = OnOutOfMemory.MORE_MEMORY
     memory_ceiling_bytes: int | None = None
+    elastic: Elastic | None = None
+    """None: it always gets what its place says."""
     signal_before_s: float = 120.0
     most_sub_jobs: int = 50
     most_failures: int = 3
     """Endings in a row that are nobody's plan and brought no progress, before the job is given up."""
+    predictions: tuple[dict[str, Any], ...] = ()
+    """What was predicted of it, as `estimators.repository.carrying` writes it; settled when it has ended."""
 
     @property
     def is_resumable(self) -> bool:
@@ -132,6 +174,11 @@ class SubJob:
     """Progress when it was submitted, and when it ended."""
     done_after: float | None = None
     is_cancelled_by_us: bool = False
+    takes_over: int | None = None
+    """The sub-job that is told to save and end when this one starts; this one holds itself until it has."""
+    moves_to: Place | None = None
+    """Where the work goes on when this one has ended, as it is told to."""
+    moves_since: datetime | None = None
 
     @property
     def is_submitting(self) -> bool:
@@ -156,6 +203,14 @@ class Progress:
     """Where in the file of its events it was read to."""
     told: float | None = None
     """What was done when its progress was last made an event."""
+    message: int = 0
+    """The number of the last message over the network that was read."""
+    heard: tuple[tuple[int, int, int], ...] = ()
+    """What was heard of it, by file or network: sub-job, first and last number; see `hearing`."""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    """What it told last of how good it is."""
+    utilization: dict[str, Any] = field(default_factory=dict)
+    """What it told last of what it uses."""
 
     @property
     def is_known(self) -> bool:
@@ -191,6 +246,13 @@ class ManagedJob:
         if any(each.is_running for each in live):
             return "running"
         return "queued" if any(each.cluster_job_id for each in live) else "submitting"
+
+    def sub_job(self, number: int | None) -> SubJob:
+        """Return the sub-job of a number. Raises KeyError."""
+        found = next((each for each in self.sub_jobs if each.number == number), None)
+        if found is None:
+            raise KeyError(number)
+        return found
 
     def with_sub_job(self, sub_job: SubJob) -> ManagedJob:
         """Return the job with one of its sub-jobs, by number, in another state."""
@@ -234,14 +296,16 @@ def parse_order(document: Any) -> Order:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise InputError(f"The job cannot be taken: {place or 'it'}: {first['msg']}") from None
-    problem = _unknown_field(document) or _problem_with_numbers(order) or problem_with(order)
+    problem = _unknown_field(document) or _problem_with_numbers(order) or _problem_with_predictions(order)
+    problem = problem or problem_with(order)
     if problem:
         raise InputError(f"The job cannot be taken: {problem}")
     return order
 
 
 def _unknown_field(document: Any) -> str:
-    for part, kind in [(document, Order), *((each, Place) for each in document.get("places", ()))]:
+    parts: list[tuple[Any, Any]] = [(document, Order), (document.get("elastic"), Elastic)]
+    for part, kind in [*parts, *((each, Place) for each in document.get("places", ()))]:
         known = [each.name for each in fields(kind)]
         for name in part if isinstance(part, dict) else ():
             if name not in known:
@@ -250,16 +314,30 @@ def _unknown_field(document: Any) -> str:
     return ""
 
 
+def _problem_with_predictions(order: Order) -> str:
+    from presage.estimators.repository.carrying import read_predictions
+
+    try:
+        read_predictions(order.predictions)
+    except InputError as error:
+        return f"predictions: {error}"
+    return ""
+
+
 def _problem_with_numbers(order: Order) -> str:
     if not 1 <= len(order.places) <= _MOST_PLACES:
         return f"it has {len(order.places)} places to run at, and needs 1 to {_MOST_PLACES}"
     if len(order.environment) > _MOST_VARIABLES or len(order.arguments) > _MOST_VARIABLES:
         return f"it has more than {_MOST_VARIABLES} arguments or variables of the environment"
+    elastic = order.elastic
+    if elastic is not None and not (1 <= elastic.least <= elastic.most and 0 < elastic.efficiency <= 1):
+        return "elastic must have 1 <= least <= most, and an efficiency above 0 and up to 1"
     amounts = {
         "work_s": order.work_s,
         "memory_ceiling_bytes": order.memory_ceiling_bytes,
         **{f"places.{index}.limit_s": each.limit_s for index, each in enumerate(order.places)},
         **{f"places.{index}.most_memory_bytes": each.most_memory_bytes for index, each in enumerate(order.places)},
+        **{f"places.{index}.work_s": each.work_s for index, each in enumerate(order.places)},
     }
     for name, amount in amounts.items():
         if amount is not None and not 0 < amount < _MOST:

@@ -38,12 +38,14 @@ def order_of_plan(plan: Plan, *, working_directory: Path, run_folder: Path | Non
         run_folder=str(folder),
         work_s=plan.run.p50,
         signal_before_s=plan.warning_s,
+        predictions=plan.predictions,
     )
 
 
 def _place(leg: Leg, plan: Plan) -> Place:
     there = [other for other in plan.legs if other.place == leg.place]
     longest_s = max(other.walltime_s for other in there)
+    is_choice = len(there) < len(plan.legs)
     return Place(
         cluster=leg.scheduler.value,
         partition=leg.partition,
@@ -53,4 +55,7 @@ def _place(leg: Leg, plan: Plan) -> Place:
         memory_bytes=leg.share.memory_bytes,
         walltime_s=longest_s,
         limit_s=longest_s,
+        constraint=leg.constraint or None,
+        # One of several legs there has to speak for all of them, or they would be several places.
+        work_s=there[0].work_s / there[0].work_share if is_choice and there[0].work_share > 0 else None,
     )

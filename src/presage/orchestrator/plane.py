@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from presage.errors import ClusterRefusedError, ClusterUnreachableError, ConnectorError, PresageError
+from presage.errors import (
+    ClusterBusyError,
+    ClusterRefusedError,
+    ClusterUnreachableError,
+    ConnectorError,
+    PresageError,
+)
+from presage.orchestrator.figures import FIGURES
 from presage.orchestrator.rules import Rules, load_rules
 from presage.orchestrator.store import Store, utc_now
 from presage.orchestrator.visits import UnknownClusterError, Visit
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
     from presage.connectors._base import Connector
     from presage.orchestrator.claims import Change, Claim
-    from presage.orchestrator.jobs import ManagedJob
+    from presage.orchestrator.jobs import ManagedJob, Place
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +54,8 @@ class Pace:
     most_pause_s: float = 60.0
     visit_s: float = 30.0
     """Between two looks at a running job's progress."""
+    assess_s: float = 120.0
+    """Between two looks at a waiting job that might do better elsewhere."""
     idle_s: float = 600.0
     """Between two looks at a job of which nothing is expected; what its cluster says wakes it at once."""
     retry_s: float = 10.0
@@ -58,7 +67,7 @@ class Pace:
 
 
 class Plane:
-    """One worker. `connectors` by the names that places use; `wait_s` forecasts the wait of a new job."""
+    """One worker. `connectors` by the names that places use; `waits` foretells those of new jobs at places."""
 
     def __init__(
         self,
@@ -68,7 +77,7 @@ class Plane:
         name: str = "plane",
         rules: Rules | None = None,
         pace: Pace | None = None,
-        wait_s: Callable[[ManagedJob], float] = lambda _: 0.0,
+        waits: Callable[[ManagedJob, Place], float | None] = lambda *_: None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.store = store
@@ -77,8 +86,9 @@ class Plane:
         self.rules = rules or load_rules()
         self.pace = pace or Pace()
         self.now = now
-        self._wait_s = wait_s
-        self._silent: dict[str, _Silence] = {}
+        self._waits = waits
+        self._silent: dict[str, _Pause] = {}
+        self._full: dict[str, _Pause] = {}
         self._left: dict[str, datetime] = {}
         self._poll_s: dict[str, float] = {}
 
@@ -139,16 +149,31 @@ class Plane:
         if error is None:
             self._silent.pop(cluster, None)
             return 0.0
-        before = self._silent.get(cluster)
-        now = self.now()
-        if isinstance(error, ClusterRefusedError):
+        if isinstance(error, ClusterBusyError):
+            self._full[cluster] = self._longer(self._full.get(cluster), error)
+        if isinstance(error, ClusterRefusedError | ClusterBusyError):
             return self.pace.retry_s
-        if before is None or now >= before.until:
-            pause_s = max(self.pace.retry_s, 2 * before.pause_s if before else 0.0)
-            pause_s = min(pause_s, max(self.pace.retry_s, self.pace.most_pause_s))
-            before = _Silence(now + timedelta(seconds=pause_s), pause_s, error.problem)
-            self._silent[cluster] = before
-        return (before.until - now).total_seconds()
+        pause = self._silent[cluster] = self._longer(self._silent.get(cluster), error)
+        return (pause.until - self.now()).total_seconds()
+
+    def _longer(self, before: _Pause | None, error: ConnectorError) -> _Pause:
+        """Return for how long a cluster is left alone now: twice as long as before, if that is over."""
+        now = self.now()
+        if before is not None and now < before.until:
+            return before
+        pause_s = max(self.pace.retry_s, 2 * before.pause_s if before else 0.0)
+        pause_s = min(pause_s, max(self.pace.retry_s, self.pace.most_pause_s))
+        return _Pause(now + timedelta(seconds=pause_s), pause_s, error.problem)
+
+    def check_room(self, cluster: str) -> None:
+        """Raise ClusterBusyError if the cluster had no room for a job a moment ago: one tries on behalf of all."""
+        full = self._full.get(cluster)
+        if full is not None and self.now() < full.until:
+            raise ClusterBusyError(full.words)
+
+    def had_room(self, cluster: str) -> None:
+        """Remember that a cluster took a job."""
+        self._full.pop(cluster, None)
 
     def leave(self, job_id: str) -> None:
         """Leave a job to other planes for a while."""
@@ -159,14 +184,14 @@ class Plane:
         """When to ask a cluster again where something happens: asking must not take all the time there is."""
         return max(self.pace.least_pause_s, _PAUSE_PER_POLL * max(self._poll_s.values(), default=0.0))
 
-    def wait_s(self, job: ManagedJob) -> float:
-        """Return how long a new job would wait; none if nobody can say."""
+    def wait_s(self, job: ManagedJob, place: Place) -> float | None:
+        """Return how long a new job would wait at a place; None if nobody can say."""
         try:
-            wait_s = float(self._wait_s(job))
+            wait_s = self._waits(job, place)
+            return None if wait_s is None or not math.isfinite(wait_s) else max(0.0, float(wait_s))
         except Exception as error:  # noqa: BLE001  (a forecast is never worth a job)
             log.warning("Job %s: its wait cannot be foretold: %r", job.job_id, error)
-            return 0.0
-        return wait_s if math.isfinite(wait_s) and wait_s > 0 else 0.0
+            return None
 
     def _held(self, claim: Claim) -> Claim | None:
         """Return a claim that lasts for a visit, None if it is gone because visits before it took their time."""
@@ -188,11 +213,13 @@ class Plane:
             statuses = self.connectors[cluster].statuses(asked) if asked else {}
         except ConnectorError as error:
             log.warning("%s did not answer: %s", cluster, error)
+            FIGURES.add("poll_failures", cluster)
             self.heard(cluster, error)
             self.store.postpone_cluster(cluster, token, (self.pace.retry_s, self.pace.most_pause_s))
             return
         except Exception:
             log.exception("%s cannot be asked", cluster)
+            FIGURES.add("poll_failures", cluster)
             self.store.postpone_cluster(cluster, token, (self.pace.retry_s, self.pace.most_pause_s))
             return
         if asked:
@@ -202,10 +229,13 @@ class Plane:
             cluster, token, asked, statuses, pauses_s=pauses_s, misses=max(1, self.pace.misses)
         )
         self._poll_s[cluster] = time.monotonic() - began_s
+        if asked:
+            FIGURES.add("polls", cluster)
+            FIGURES.add("poll_seconds", cluster, self._poll_s[cluster])
 
 
 @dataclass(frozen=True)
-class _Silence:
+class _Pause:
     until: datetime
     pause_s: float
     words: str

@@ -12,6 +12,7 @@ from sqlalchemy import select, update
 
 from presage.connectors._base import ACTIVE, JobStatus
 from presage.orchestrator.jobs import FINAL, ManagedJob, Phase, Progress, SubJob, stored_order
+from presage.orchestrator.messages import forget_messages
 from presage.orchestrator.tables import DecisionRow, EventRow, JobRow, SubJobRow
 from presage.traces.schema import Outcome
 
@@ -89,6 +90,8 @@ def keep_change(
     row.progress = None if job.progress is None else _PROGRESS.dump_python(job.progress, mode="json")
     before = {each.number: each for each in claim.job.sub_jobs}
     is_over = job.phase in FINAL
+    if is_over:
+        forget_messages(session, job)
     for sub_job in job.sub_jobs:
         old = before.get(sub_job.number)
         if is_over or sub_job != old:

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select, update
 
+from presage.client.callbacks import TOKEN_VARIABLE
+from presage.orchestrator.backlog import Backlog, count_backlog
 from presage.orchestrator.claims import Change, Claim
 from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document, unknown_job
+from presage.orchestrator.messages import messages_after
 from presage.orchestrator.rows import jobs_of_rows, keep_change, parts, plain_text, record_answers, tell, where_in
 from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRow, SubJobRow
 
@@ -98,6 +101,11 @@ class Store:
         with self._database.reading() as session:
             return {row[0]: row[1] for row in session.execute(wanted)}
 
+    def backlog(self) -> Backlog:
+        """Return how much there is to do."""
+        with self._database.reading() as session:
+            return count_backlog(session, self._now())
+
     def stop(self, job_id: str) -> ManagedJob:
         """Have a job ended, on its owner's behalf; one that has ended is left alone. Raises UnknownNameError."""
         now = self._now()
@@ -134,6 +142,13 @@ class Store:
             return [
                 Happened(row.number, row.job_id, row.at, row.kind, row.values) for row in session.scalars(wanted)
             ]
+
+    def messages(self, job: ManagedJob) -> list[tuple[int, dict[str, Any]]]:
+        """Return what a job told over the network since it was read last, numbered, in order."""
+        if TOKEN_VARIABLE not in job.order.environment:
+            return []  # it cannot have told anything
+        with self._database.reading() as session:
+            return messages_after(session, job.job_id, 0 if job.progress is None else job.progress.message)
 
     def claim_jobs(self, plane: str, lease_s: float, most: int = 50, leave: Collection[str] = ()) -> list[Claim]:
         """Take the jobs that are due and that nobody looks after, but those to `leave` to other planes."""

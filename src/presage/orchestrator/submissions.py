@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from presage.client.callbacks import JOB_VARIABLE, SUB_JOB_VARIABLE
 from presage.client.run import FOLDER_VARIABLE
 from presage.connectors._base import Submission
 from presage.errors import UsageError
+from presage.orchestrator.elastic import workers_of
+from presage.orchestrator.holding import script_that_holds
 from presage.orchestrator.jobs import ManagedJob, Phase, SubJob
 
 if TYPE_CHECKING:
@@ -18,8 +21,8 @@ if TYPE_CHECKING:
 
 BATCH_DIVISOR = "PRESAGE_BATCH_DIVISOR"
 """By how much a job that ran out of memory should divide its batch, and multiply its accumulation."""
-JOB_VARIABLE = "PRESAGE_JOB"
-SUB_JOB_VARIABLE = "PRESAGE_SUB_JOB"
+WORKERS = "PRESAGE_WORKERS"
+"""Over how many workers an elastic job should spread its batches."""
 
 
 def submission_of(job: ManagedJob, sub_job: SubJob) -> Submission:
@@ -28,13 +31,15 @@ def submission_of(job: ManagedJob, sub_job: SubJob) -> Submission:
     environment = {**order.environment, JOB_VARIABLE: job.job_id, SUB_JOB_VARIABLE: str(sub_job.number)}
     if order.run_folder is not None:
         environment[FOLDER_VARIABLE] = order.run_folder
+    if order.elastic is not None:
+        environment[WORKERS] = str(workers_of(place, order.elastic))
     if sub_job.batch_divisor > 1:
         environment[BATCH_DIVISOR] = str(sub_job.batch_divisor)
     output = output_of(job, sub_job)
     return Submission(
         key=sub_job.key,
         name=order.name,
-        script=order.script,
+        script=script_that_holds(order),
         arguments=order.arguments,
         working_directory=order.working_directory,
         output=None if output is None else str(output).replace("%", "%%"),
@@ -49,9 +54,10 @@ def submission_of(job: ManagedJob, sub_job: SubJob) -> Submission:
         memory_bytes=place.memory_bytes,
         walltime_s=place.walltime_s,
         signal="USR1" if order.is_resumable else None,
-        signal_before_s=_signal_before_s(order, place.walltime_s),
+        signal_before_s=warning_s(order, place.walltime_s),
         depends_on=() if sub_job.follows is None else (sub_job.follows,),
         requeue=False,
+        options=() if place.constraint is None else (f"--constraint={place.constraint}",),
     )
 
 
@@ -73,7 +79,7 @@ def problem_with(order: Order) -> str:
     return ""
 
 
-def _signal_before_s(order: Order, walltime_s: float | None) -> float:
+def warning_s(order: Order, walltime_s: float | None) -> float:
     """Return how long before its limit a job is told to save; not before half of a short one has passed."""
     return order.signal_before_s if walltime_s is None else min(order.signal_before_s, walltime_s / 2)
 

@@ -82,6 +82,17 @@ class EventRow(Base):
     values: Mapped[dict[str, Any]] = mapped_column("event_values", JSON)
 
 
+class MessageRow(Base):
+    """What a job told over the network, until it has been read."""
+
+    __tablename__ = "job_messages"
+
+    number: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("managed_jobs.job_id"), index=True)
+    document: Mapped[dict[str, Any]] = mapped_column(JSON)
+    """As a line of the file of events has it."""
+
+
 class ClusterRow(Base):
     """When a cluster is to be asked next, and who is asking."""
 

@@ -8,14 +8,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from presage.errors import ClusterRefusedError, ConnectorError, UsageError
-from presage.orchestrator.actions import ENDS, Action, next_sub_job, why_not
+from presage.connectors._base import SignalsJobs
+from presage.errors import ClusterBusyError, ClusterRefusedError, ConnectorError, OutputError, UsageError
+from presage.orchestrator.actions import ENDS, Action, next_sub_job, place_there, successors, why_not
 from presage.orchestrator.claims import Change
+from presage.orchestrator.elastic import with_size
 from presage.orchestrator.endings import ending_of
 from presage.orchestrator.facts import facts_of
+from presage.orchestrator.figures import FIGURES
+from presage.orchestrator.holding import hold, let_go
 from presage.orchestrator.jobs import Ending, Phase, SubJob
 from presage.orchestrator.monitoring import read_progress
 from presage.orchestrator.submissions import make_run_folder, output_of, submission_of
+from presage.traces.schema import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +32,9 @@ if TYPE_CHECKING:
     from presage.orchestrator.rules import Decision
 
 log = logging.getLogger(__name__)
+
+_NOT_BY_MOVING = (Ending.COMPLETED, Ending.OUT_OF_MEMORY, Ending.REFUSED)
+"""Endings that a job has whether it was to be moved or not."""
 
 
 class UnknownClusterError(ConnectorError):
@@ -46,7 +54,10 @@ class Visit:
         self._events: list[tuple[str, dict[str, Any]]] = []
 
     def attend(self) -> Change:
-        """Take in what happened, do what is to be done, and return what has become of the job."""
+        """Take in what happened, do what is to be done, and return what has become of the job.
+
+        Raises OutputError if the database takes nothing.
+        """
         try:
             self._take_in()
             until = self.now + timedelta(seconds=self._act())
@@ -56,8 +67,11 @@ class Visit:
             until = self.claim.due_at
         except ConnectorError as error:
             log.info("Job %s: %s", self.job.job_id, error)
-            self._tell_trouble("cluster-silent", error.problem)
+            is_busy = isinstance(error, ClusterBusyError)
+            self._tell_trouble("cluster-full" if is_busy else "cluster-silent", error.problem)
             until = self.now + timedelta(seconds=self.plane.pace.retry_s)
+        except OutputError:
+            raise  # the database is away, which is no fault of this job: the plane begins anew when it is back
         except Exception as error:
             log.exception("Job %s cannot be attended to", self.job.job_id)
             self.job, self._decision = self._kept, None
@@ -69,8 +83,11 @@ class Visit:
         """Do what is to be done; returns in how many seconds to look again."""
         if self.job.phase is Phase.STOPPING:
             return self._stop()
+        self._let_go()
         if any(each.is_submitting for each in self.job.sub_jobs):
             return self._finish_submitting()
+        if any(each.moves_to is not None for each in self._live()):
+            return self._press()
         return self._decide()
 
     def _tell_trouble(self, kind: str, words: str) -> None:
@@ -80,7 +97,7 @@ class Visit:
         self.job = replace(self.job, reason=words)
 
     def _take_in(self) -> None:
-        progress, told = read_progress(self.job)
+        progress, told = read_progress(self.job, self.plane.store.messages(self.job))
         self.job = replace(self.job, progress=progress)
         self._events += told
         for sub_job in self.job.sub_jobs:
@@ -103,22 +120,33 @@ class Visit:
 
     def _end(self, sub_job: SubJob, ending: Ending, words: str) -> None:
         done = self.job.progress.done if self.job.progress is not None and self.job.progress.is_known else None
+        if sub_job.moves_to is not None and ending not in _NOT_BY_MOVING:
+            ending, words = Ending.MOVED, f"it was ended to go on at {sub_job.moves_to.title} ({words})"
         self.job = self.job.with_sub_job(replace(sub_job, ending=ending, reason=words, done_after=done))
+        for heir in self._live():
+            if not heir.is_running:  # what it finds done is what this one leaves
+                self.job = self.job.with_sub_job(replace(heir, done_before=done))
         self._events.append(("ended", {"sub_job": sub_job.number, "ending": ending.value, "words": words}))
 
     def _decide(self) -> float:
-        facts = facts_of(self.job, self.now, self.plane.wait_s(self.job))
+        facts = facts_of(self.job, self.now, lambda place: self.plane.wait_s(self.job, place))
         decision = self._possible(self.plane.rules.decide(facts))
         if decision is None or decision.action is Action.WAIT:
             return self._next_visit_s(facts)
         if decision.action in ENDS:
             return self._finish(decision)
         if decision.action is Action.CANCEL_SUCCESSOR:
-            self._cancel([each for each in self._live() if each.follows is not None])
+            self._cancel(successors(self.job))
             self._take(decision)
             return 0.0
+        if decision.action is Action.CANCEL_RELIEF:
+            self._cancel([each for each in self._live() if each.takes_over is not None])
+            self._take(decision)
+            return 0.0
+        if decision.action in (Action.MOVE, Action.HAND_OVER):
+            return self._move(decision)
         sub_job = next_sub_job(self.job, decision)
-        return self._submit(sub_job, decision)
+        return self._submit(sub_job, with_size(decision, self.job, sub_job))
 
     def _possible(self, decision: Decision | None) -> Decision | None:
         """Return what can be done of a decision: an operator's rules may ask for what cannot be."""
@@ -198,10 +226,14 @@ class Visit:
     def _submit(self, sub_job: SubJob, decision: Decision | None = None) -> float:
         """Hand a job over; returns when to look again. Raises ConnectorError if nobody knows."""
         began = self.plane.now()
+        self.plane.check_room(sub_job.place.cluster)
         with self._asking(sub_job.place.cluster) as connector:
             before, events = self.job, list(self._events)
             if decision is not None:
                 self._take(decision)
+                if decision.action is Action.JOIN and sub_job.takes_over is None:
+                    (waiting,) = self._live()
+                    self.job = self.job.with_sub_job(replace(waiting, takes_over=sub_job.number))
             sub_job = replace(sub_job, tries=sub_job.tries + 1, tried_at=began)
             self.job = self.job.with_sub_job(sub_job)
             if not self._keep():  # its key is known from now on, whatever happens
@@ -210,14 +242,90 @@ class Visit:
             if self.plane.now() - began > timedelta(seconds=self.plane.pace.lease_s / 2):
                 return self.plane.pace.retry_s  # held up for so long that others may have begun to submit it
             make_run_folder(self.job)
+            obstacle = self._obstacle(sub_job)
+            if obstacle:
+                self._end(replace(sub_job, is_cancelled_by_us=True), Ending.CANCELLED, obstacle)
+                return 0.0
             try:
                 found = connector.submit(submission_of(self.job, sub_job))
             except (ClusterRefusedError, UsageError) as error:
+                FIGURES.add("refusals", sub_job.place.cluster)
                 self._end(sub_job, Ending.REFUSED, error.problem)
                 return 0.0
+            except ClusterBusyError:  # which says that it was not made: there is nothing to settle
+                self.job = self.job.with_sub_job(replace(sub_job, tried_at=None))
+                raise
+            FIGURES.add("submissions", sub_job.place.cluster)
+        self.plane.had_room(sub_job.place.cluster)
         self.job = self.job.with_sub_job(replace(sub_job, cluster_job_id=found))
         self._events.append(("submitted", {"sub_job": sub_job.number, "cluster_job_id": found}))
         return self.plane.pace.idle_s
+
+    def _obstacle(self, sub_job: SubJob) -> str:
+        """Return why a job must not be submitted beside the one that is there; empty if it may.
+
+        Of two, the one that takes over is kept from working before either could meet the other.
+        """
+        pairs = [each for each in (*self._live(), sub_job) if each.takes_over is not None]
+        holder = next((each for each in pairs if sub_job.number in (each.number, each.takes_over)), None)
+        if holder is None or self.job.sub_job(holder.takes_over).ending is not None:
+            return ""
+        try:
+            hold(self.job, holder.number)
+        except OSError as error:
+            return f"the one that takes over cannot be told to hold: {error.strerror or error}"
+        if holder.number == sub_job.number or self._waits(holder):
+            return ""
+        return "the one that it should have worked for has started"
+
+    def _waits(self, sub_job: SubJob) -> bool:
+        there = sub_job.cluster_job_id or ""
+        with self._asking(sub_job.place.cluster) as connector:
+            status = connector.statuses([there]).get(there)
+        return status is not None and status.state is Outcome.PENDING
+
+    def _let_go(self) -> None:
+        """Let those work that were held back until another had ended."""
+        for each in self._live():
+            if each.takes_over is not None and self.job.sub_job(each.takes_over).ending is not None:
+                let_go(self.job, each.number)
+                done = self.job.progress.done if self.job.progress is not None else None
+                self.job = self.job.with_sub_job(replace(each, takes_over=None, done_before=done))
+                self._events.append(("works-now", {"sub_job": each.number, "place": each.place.title}))
+
+    def _move(self, decision: Decision) -> float:
+        """End a job so that its work goes on elsewhere; that this is why it ends is written down before."""
+        live = self._live()
+        relief = next((each for each in live if each.takes_over is not None), None)
+        if relief is None:
+            going, there = live[0], place_there(self.job, live[0].place, decision)
+        else:
+            going, there = self.job.sub_job(relief.takes_over), relief.place
+        before, events = self.job, list(self._events)
+        self._take(decision)
+        going = replace(going, moves_to=there, moves_since=self.now)
+        self.job = self.job.with_sub_job(going)
+        if not self._keep():
+            self.job, self._events, self._decision = before, events, None
+            return 0.0
+        with self._asking(going.place.cluster) as connector:
+            ids = [going.cluster_job_id or ""]
+            if going.is_running and self.job.order.is_resumable and isinstance(connector, SignalsJobs):
+                connector.signal(ids, "USR1")
+            else:
+                connector.cancel(ids)
+        return self.plane.pace.retry_s
+
+    def _press(self) -> float:
+        """Cancel what was told to save and end, and has not in the time that it has for this."""
+        patience = timedelta(seconds=self.job.order.signal_before_s)
+        for each in self._live():
+            if each.moves_since is None or each.cluster_job_id is None:
+                continue
+            if not each.is_running or self.now - each.moves_since > patience:
+                with self._asking(each.place.cluster) as connector:
+                    connector.cancel([each.cluster_job_id])
+        return self.plane.pace.retry_s
 
     def _cancel(self, sub_jobs: list[SubJob]) -> None:
         by_cluster: dict[str, list[SubJob]] = {}
@@ -235,6 +343,8 @@ class Visit:
 
     def _next_visit_s(self, facts: dict[str, Any]) -> float:
         """Return when to look again: in time for the successor, as often as there is progress, or hardly ever."""
+        if facts.get("waiting") and facts["other_places"]:
+            return self.plane.pace.assess_s
         if not facts.get("running") or not facts["resumable"]:
             return self.plane.pace.idle_s
         submit_in_s = facts.get("submit_in_s")

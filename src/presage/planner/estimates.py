@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from presage.clusters.systems import System
+    from presage.estimators._base import Estimator
+    from presage.estimators.repository import Repository
     from presage.estimators.spread import Spread
     from presage.estimators.training.profile import StepProfile
     from presage.estimators.workloads import ScriptWorkload, Target, TrainingWorkload
@@ -50,11 +52,17 @@ class AskedEstimates:
         *,
         by_system: dict[str, Knowledge] | None = None,
         profiling: Callable[[TrainingWorkload, str], StepProfile] | None = None,
+        repository: Repository | None = None,
     ) -> None:
-        """Make one; `profiling` traces steps of networks that are in no file, for `cpu` or `gpu`."""
+        """Make one; `profiling` traces steps of networks that are in no file, for `cpu` or `gpu`.
+
+        With a `repository`, what was learned there from jobs that ended corrects what is said of trainings.
+        """
         self._knowledge = knowledge
         self._by_system = by_system or {}
         self._profiling = profiling
+        self._repository = repository
+        self._refitted: dict[Quantity, Estimator | None] = {}
 
     def memory(self, workload: Workload, target: Target) -> Estimate:
         """Return what the first estimator of memory says that has an answer."""
@@ -75,7 +83,21 @@ class AskedEstimates:
         profile = None
         if self._profiling is not None and quantity is not Quantity.WAIT and _is_training(workload):
             profile = self._profiling(workload, "gpu" if target.share.gpus else "cpu")
-        return ask(EstimateRequest(quantity, workload, target, profile), known)
+        request = EstimateRequest(quantity, workload, target, profile)
+        corrected = self._corrected(request)
+        return corrected if corrected is not None else ask(request, known)
+
+    def _corrected(self, request: EstimateRequest) -> Estimate | None:
+        """Return the answer of an estimator that learned from jobs of the kind; None if there is none."""
+        if self._repository is None or not _is_training(request.workload):
+            return None
+        if request.quantity not in self._refitted:
+            self._refitted[request.quantity] = self._repository.refitted(request.quantity)
+        estimator = self._refitted[request.quantity]
+        try:
+            return None if estimator is None else estimator.estimate(request)
+        except UnsupportedError:
+            return None
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ class Plan:
     notes: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     """What the jobs execute, where somebody said so."""
+    predictions: tuple[dict[str, Any], ...] = ()
+    """What was asked about it and answered, to be settled when it has ended; none for a plan that moves."""
     version: int = PLAN_VERSION
 
     def as_dict(self) -> dict[str, Any]:

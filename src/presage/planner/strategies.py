@@ -12,6 +12,7 @@ from presage.planner.legs import Stretch, legs_of
 from presage.planner.moves import Move, move, stretches_of
 from presage.planner.options import Option, describe_jobs, with_queueing
 from presage.planner.plan import Plan, Strategy
+from presage.planner.predicting import predictions_of
 from presage.units import spell_seconds
 from presage.wording import counted
 
@@ -62,7 +63,7 @@ def plan_option(option: Option, strategy: Strategy, *, name: str, queueing: Queu
         strategy, name, option.workload, legs, option.wait_s, option.run, option.completion, option.cost,
         option.currency, timeout_risk=option.timeout_risk, oom_risk=option.oom_risk,
         warning_s=option.overheads.reserve_s, variant=option.variant.label, notes=option.notes,
-        summary=f"{option.label}: {describe_jobs(option)}",
+        summary=f"{option.label}: {describe_jobs(option)}", predictions=predictions_of(option),
     )  # fmt: skip
 
 

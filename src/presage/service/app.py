@@ -14,6 +14,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 import presage
 from presage.errors import PresageError
 from presage.service.answers import answer_for, documented, error_answer
+from presage.service.calls import Calls
+from presage.service.figures import CallFigures
 from presage.service.guards import Guards, Rates
 from presage.service.page import CONTENT_POLICY, reference_page
 from presage.service.routers import (
@@ -63,6 +65,8 @@ def create_app(state: State, rates: Rates | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_refusal)
     app.middleware("http")(_record)
     app.add_middleware(Guards, rates=rates or Rates())
+    app.state.figures = CallFigures(state.store)
+    app.add_middleware(Calls, figures=app.state.figures)  # the outermost: what guards refuse counts too
     return app
 
 

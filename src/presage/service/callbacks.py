@@ -1,32 +1,28 @@
 """What jobs tell of themselves over the network: a secret for each job, and every message taken once.
 
-A message is put where the plane reads what jobs tell anyway, the file of events in the job's folder. So all the
-plane's bounds hold for it, and nothing but the plane changes a job.
+A message is kept until the plane reads it, beside the file of events in the job's folder, at its next look at the
+job. So all the plane's bounds hold for it, and nothing but the plane changes a job.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from presage.client.events import EVENTS_FILE, EventFile
+from presage.client.callbacks import ADDRESS_VARIABLE, TOKEN_VARIABLE
 from presage.errors import PresageError
 from presage.orchestrator.jobs import FINAL
-from presage.orchestrator.submissions import make_run_folder
-from presage.service.answers import ConflictError
+from presage.orchestrator.messages import MOST_UNREAD, add_message, unread
+from presage.service.answers import ConflictError, TooManyCallsError
 from presage.service.tables import CallbackRow
 
 if TYPE_CHECKING:
     from presage.database import Database
     from presage.orchestrator.jobs import ManagedJob, Order
 
-TOKEN_VARIABLE = "PRESAGE_CALLBACK_TOKEN"  # noqa: S105  (the name of a variable, not a secret)
-ADDRESS_VARIABLE = "PRESAGE_CALLBACK_ADDRESS"
 _LOCK = "callbacks"
 _SECRET_BYTES = 32
 
@@ -64,11 +60,14 @@ class Callbacks:
                 "The call has no valid token of this job", remedy=f"Send what {TOKEN_VARIABLE} has"
             )
 
-    def take(self, job: ManagedJob, sub_job: int, sequence: int, kind: str, values: dict[str, Any]) -> None:
-        """Take one message. Raises ConflictError for one that was taken before, or of a job that has ended."""
+    def take(self, job: ManagedJob, sub_job: int, sequence: int, event: dict[str, Any]) -> None:
+        """Take one message. Raises ConflictError for one that was taken before, or of a job that has ended.
+
+        Raises TooManyCallsError while too much of what the job told was not read yet.
+        """
         if job.phase in FINAL:
             raise ConflictError(f"The job is {job.phase.value}: it has nothing more to tell")
-        folder = _folder(job)
+        read_to = job.progress.message if job.progress is not None else 0
         with self._database.writing(_LOCK) as session:
             row = session.get(CallbackRow, job.job_id)
             if row is None or (sub_job, sequence) <= (row.sub_job, row.sequence):
@@ -76,8 +75,11 @@ class Callbacks:
                     f"Message {sequence} of job {sub_job} was told before, or a later one was",
                     expected="numbers that grow",
                 )
+            numbered = {**event, "sub_job": sub_job, "sequence": sequence}
+            add_message(session, job.job_id, numbered, read_to)
+            if unread(session, job.job_id) > MOST_UNREAD:
+                raise TooManyCallsError("Too much of what the job told was not read yet", remedy="Try again later")
             row.sub_job, row.sequence = sub_job, sequence
-        EventFile(folder / EVENTS_FILE).tell(kind, **values)
 
 
 def without_secret(document: dict[str, Any]) -> dict[str, Any]:
@@ -85,17 +87,6 @@ def without_secret(document: dict[str, Any]) -> dict[str, Any]:
     order = document["order"]
     environment = {name: each for name, each in order["environment"].items() if name != TOKEN_VARIABLE}
     return {**document, "order": {**order, "environment": environment}}
-
-
-def _folder(job: ManagedJob) -> Path:
-    """Return where a job tells of itself. Raises ConflictError if there is no such place."""
-    if job.order.run_folder is None:
-        raise ConflictError("The job has no run folder in which it could be remembered what it tells")
-    make_run_folder(job)
-    folder = Path(job.order.run_folder)
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConflictError("The plane cannot write to the job's run folder")
-    return folder
 
 
 def _digest(secret: str) -> str:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from presage.orchestrator.bus import start_forwarder
 from presage.orchestrator.bus.callbacks import start_listener
 from presage.orchestrator.bus.kafka import KafkaBus
-from presage.service.answers import ConflictError
+from presage.service.answers import ConflictError, TooManyCallsError
 from presage.service.callbacks import WrongSecretError
 from presage.service.routers.callbacks import Message
 
@@ -40,8 +40,8 @@ def start_kafka(servers: str, database: Database, store: Store, callbacks: Callb
         try:
             message = Message.model_validate(told.body)
             job = store.get(told.job_id)
-            callbacks.take(job, message.sub_job, message.sequence, message.kind.value, message.values())
-        except (ValidationError, ConflictError):
+            callbacks.take(job, message.sub_job, message.sequence, message.event())
+        except (ValidationError, ConflictError, TooManyCallsError):
             return False
         return True
 

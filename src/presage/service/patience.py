@@ -45,6 +45,7 @@ def server_settings(app: FastAPI) -> uvicorn.Config:
         app,
         http=ImpatientProtocol,
         ws="none",
+        log_config=None,  # what it has to say goes where everything else does
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from presage.errors import MissingDependencyError, UsageError
 from presage.orchestrator.embedded import start_plane
+from presage.orchestrator.feedback import start_feedback
+from presage.orchestrator.retention import start_pruning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +27,17 @@ _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104  (compared with, not listened on)
 
 
 def run_service(
-    host: str, port: int, clusters: Clusters, announce: Callable[[str, str], None], *, kafka: str | None = None
+    host: str,
+    port: int,
+    clusters: Clusters,
+    announce: Callable[[str, str], None],
+    *,
+    kafka: str | None = None,
+    reached_at: str | None = None,
 ) -> None:
     """Listen and work until SIGINT or SIGTERM; `announce` gets the address and a token once both work.
+
+    `reached_at` is the address under which jobs find it, if that is another, as behind a proxy.
 
     Raises MissingDependencyError without FastAPI, UsageError if nobody can listen there.
     """
@@ -50,14 +60,15 @@ def run_service(
     connectors = clusters.connect(state_home())
     listener = _listen(host, port)
     own_port = listener.getsockname()[1]
-    callbacks = Callbacks(database, f"http://{_reachable(host)}:{own_port}")
+    callbacks = Callbacks(database, reached_at or f"http://{_reachable(host)}:{own_port}")
     app = create_app(State(store, tokens, callbacks, Catalogue(database), tuple(connectors)))
     background = []
     if kafka is not None:
         from presage.service.kafka import start_kafka
 
         background = start_kafka(kafka, database, store, callbacks)
-    plane = start_plane(store, connectors, name=f"up-{socket.gethostname()}")
+    background += [start_feedback(database), start_pruning(database)]
+    plane = start_plane(store, connectors, name=f"up-{socket.gethostname()}", pace=clusters.pace)
     announce(f"http://{_shown(host)}:{own_port}", _new_token(tokens))
     server = uvicorn.Server(server_settings(app))
     try:

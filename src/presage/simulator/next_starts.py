@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.errors import InputError
+from presage.policies import ORDERS, StaticOrder
 from presage.simulator.jobs import Jobs
-from presage.simulator.pooled import schedule
+from presage.simulator.pooled import job_view, ranked, schedule
 from presage.simulator.requirements import require_numba
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class QueueNow:
     submit_ms: IntArray
     limit_ms: IntArray
     processors: IntArray
+    estimate_ms: IntArray | None = None
+    """What the order believes their run times to be, if not their limits."""
 
 
 def next_starts(machine: MachineNow, queue: QueueNow, policy: Policy) -> IntArray:
@@ -70,6 +73,22 @@ def next_starts(machine: MachineNow, queue: QueueNow, policy: Policy) -> IntArra
     return starts
 
 
+def order_at(jobs: Jobs, order: str, now_ms: int) -> IntArray:
+    """Return the places of waiting jobs, which are in submit order, as a rule of that name orders them then."""
+    from presage.simulator._pooled import STATIC, in_order
+
+    rule = ORDERS.get(order)()
+    if isinstance(rule, StaticOrder):
+        code, rank = STATIC, ranked(rule.scores(job_view(jobs)))[1]
+    else:
+        code, rank = rule.code, np.zeros(len(jobs), np.int64)  # type: ignore[attr-defined]  # of a dynamic order
+    # Not compiled: once for each call, it would take longer than it saves.
+    places: IntArray = in_order.py_func(
+        np.arange(len(jobs)), now_ms, jobs.submit_ms, jobs.estimate_ms / 1000, jobs.processors, rank, code
+    )
+    return places
+
+
 def _as_jobs(machine: MachineNow, queue: QueueNow, by_submit: IntArray) -> tuple[Jobs, int]:
     """Return jobs for an empty machine with the same schedule from now on, and how many stand before the queue.
 
@@ -81,9 +100,11 @@ def _as_jobs(machine: MachineNow, queue: QueueNow, by_submit: IntArray) -> tuple
     filler = [idle] if idle else []
     early_ms = np.concatenate([machine.ends_ms, [machine.now_ms] * len(filler)]).astype(np.int64) - first_ms
     length_ms = np.concatenate([early_ms, queue.limit_ms[by_submit]])
+    believed_ms = queue.limit_ms if queue.estimate_ms is None else queue.estimate_ms
+    estimate_ms = np.concatenate([early_ms, believed_ms[by_submit]])
     jobs = Jobs(
         submit_ms=np.concatenate([np.full(len(early_ms), first_ms, np.int64), waiting_ms]),
-        run_ms=length_ms, limit_ms=length_ms, estimate_ms=length_ms, plan_ms=length_ms,
+        run_ms=length_ms, limit_ms=length_ms, estimate_ms=estimate_ms, plan_ms=length_ms,
         processors=np.concatenate([machine.held, filler, queue.processors[by_submit]]).astype(np.int64),
     )  # fmt: skip
     return jobs, len(early_ms)

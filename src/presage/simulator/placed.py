@@ -22,6 +22,7 @@ from presage.traces.manifest import Machine
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from presage.simulator import _placed
     from presage.simulator.jobs import IntArray, Knowledge
     from presage.traces import Trace
 
@@ -109,15 +110,25 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
 
     Raises InputError if a job fits on no empty machine.
     """
+    from presage.simulator import _placed
+
+    fits = placeable(jobs, nodes)
+    if not fits.all():
+        raise unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
+    simulation = prepared(jobs, nodes, policy, *ordered(jobs, policy))
+    _placed.run_placed(simulation)
+    return schedule_of(simulation)
+
+
+def prepared(
+    jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy, rule: int, rank: IntArray
+) -> _placed.Simulation:
+    """Return what the engine works with, on an empty machine; `rule` and `rank` are the order, as of `ordered`."""
     from presage.simulator import _cluster, _inputs, _placed, _shadow
 
     machine = _inputs.machine_of(nodes)
     demands = _inputs.demands_of(jobs)
     free = _cluster.all_free(machine, True)
-    fits = _placed.fitting(machine, free, demands)
-    if not fits.all():
-        raise unplaceable(f"number {int(np.argmin(fits))}", int((~fits).sum()))
-    rule, rank = _ordered(jobs, policy)
     backfilling = PLACED_BACKFILLINGS.get(policy.backfilling)
     placement = PLACEMENTS.get(policy.placement)
     first = _inputs.offsets(jobs.tasks)
@@ -130,27 +141,32 @@ def schedule_placed(jobs: PlacedJobs, nodes: Nodes, policy: PlacedPolicy) -> Sch
     # Only reservations need states to compute in, only the descent needs the workload.
     spare, both = (_cluster.all_free(machine, True) if backfilling == _placed.EASY else free for _ in range(2))
     workload = jobs if placement == Placement.FGD else jobs.select(np.arange(0))
-    _placed.run_placed(
-        _placed.Simulation(
-            jobs=table,
-            estimate_s=base.estimate_ms / 1000,
-            rule=rule,
-            backfilling=int(backfilling),
-            placement=int(placement),
-            demands=demands,
-            machine=machine,
-            free=free,
-            typical=_inputs.typical_of(workload),
-            waiting=waiting,
-            shadow=_shadow.no_shadow(len(jobs), int(jobs.tasks.max()), spare, both),
-            ends=np.empty((2, len(jobs) + 1), np.int64),
-            candidates=np.empty((2, len(waiting.wants) + 1), np.int64),
-            queue=np.empty(len(jobs), np.int64),
-            counts=np.zeros(_placed.ENDED + 1, np.int64),
-            places=places,
-        )
+    return _placed.Simulation(
+        jobs=table,
+        estimate_s=base.estimate_ms / 1000,
+        rule=rule,
+        backfilling=int(backfilling),
+        placement=int(placement),
+        demands=demands,
+        machine=machine,
+        free=free,
+        typical=_inputs.typical_of(workload),
+        waiting=waiting,
+        shadow=_shadow.no_shadow(len(jobs), int(jobs.tasks.max()), spare, both),
+        ends=np.empty((2, len(jobs) + 1), np.int64),
+        candidates=np.empty((2, len(waiting.wants) + 1), np.int64),
+        queue=np.empty(len(jobs), np.int64),
+        counts=np.zeros(_placed.ENDED + 1, np.int64),
+        places=places,
     )
-    return Schedule(table[_placed.START].copy(), first, places.node, places.gpus)
+
+
+def schedule_of(simulation: _placed.Simulation) -> Schedule:
+    """Return what came out of a simulation that has run."""
+    from presage.simulator._placed import START
+
+    places = simulation.places
+    return Schedule(simulation.jobs[START].copy(), places.first, places.node, places.gpus)
 
 
 def placeable(jobs: PlacedJobs, nodes: Nodes) -> NDArray[np.bool_]:
@@ -181,7 +197,7 @@ def gpu_fragmentation(jobs: PlacedJobs, nodes: Nodes, schedule: Schedule, at_ms:
     return _fragmentation.total_fragmentation(machine, free, typical) / available if available else 0.0
 
 
-def _ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray]:
+def ordered(jobs: PlacedJobs, policy: PlacedPolicy) -> tuple[int, IntArray]:
     """Return the engine's code of the order and the ranks of the jobs."""
     from presage.simulator._pooled import STATIC
 

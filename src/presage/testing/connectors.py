@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from presage.connectors import CONNECTORS
 from presage.connectors._base import Connector, Discovers, HoldsJobs, JobStatus, SignalsJobs, Submission
 from presage.errors import ClusterRefusedError, ConnectorError, UsageError
 from presage.traces.schema import Outcome
@@ -31,6 +32,8 @@ class ConnectorContract:
     scripts says so and overrides `job`.
     """
 
+    kind: ClassVar[str] = ""
+    """Its name among `presage.connectors.CONNECTORS`; empty: it is not there."""
     executes: ClassVar[bool] = True
     """Whether scripts are really run, on a file system that this test sees."""
     fill: ClassVar[dict[str, Any]]
@@ -90,6 +93,9 @@ class ConnectorContract:
     def wait_to_run(self, connector: Connector, job_id: str) -> None:
         """Wait until a job runs."""
         self.wait(connector, [job_id], lambda status: status.state is Outcome.RUNNING)
+
+    def test_it_is_of_the_kind_it_says(self, connector: Connector) -> None:
+        assert not self.kind or type(connector) is CONNECTORS.get(self.kind)
 
     def test_a_job_runs_to_its_end(self, connector: Connector, tmp_path: Path) -> None:
         submission = self.job(tmp_path)

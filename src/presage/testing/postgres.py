@@ -74,16 +74,29 @@ class PostgresServer:
             connection.execute("CREATE SCHEMA public")
         return self._url
 
+    def restart(self, *, crash: bool = False, away_s: float = 0.0) -> None:
+        """End the server and start it again on the same port with what it had; returns when it answers.
+
+        As `pg_ctl restart -m fast` does, which ends all transactions in an orderly way; a crash is its
+        `-m immediate`, after which the server recovers from its log.
+        """
+        self._end(signal.SIGQUIT if crash else signal.SIGINT)
+        time.sleep(away_s)
+        self._serve()
+
     def stop(self) -> None:
         """End the server and take its folder away."""
+        self._end(signal.SIGQUIT)  # at once: nothing is kept anyway
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGQUIT)  # at once: nothing is kept anyway
+            self._process.send_signal(how)
             try:
                 self._process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def _url(self) -> str:
@@ -96,19 +109,8 @@ class PostgresServer:
             raise PresageError("PostgreSQL went away while it was started")
         if user is not None:
             os.chown(self._folder, user.pw_uid, user.pw_gid)
-        data = self._folder / "data"
-        make = [
-            str(programs / "initdb"),
-            "-D",
-            str(data),
-            "-U",
-            "presage",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--no-sync",
-        ]
+        data = str(self._folder / "data")
+        make = [str(programs / "initdb"), "-D", data, "-U", "presage", "-A", "trust", "-E", "UTF8", "--no-sync"]
         done = subprocess.run(  # noqa: S603  (a program of the distribution)
             make, cwd=self._folder, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_S, check=False,
             user=user and user.pw_uid, group=user and user.pw_gid, extra_groups=[] if user else None,
@@ -116,10 +118,17 @@ class PostgresServer:
         if done.returncode:
             raise PresageError(f"initdb failed: {done.stderr.strip()[-500:]}")
         self._port = _free_port()
-        serve = [str(programs / "postgres"), "-D", str(data), "-p", str(self._port), "-h", "127.0.0.1", "-k", ""]
-        with (self._folder / "log").open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603
-                [*serve, "-c", "fsync=off"], cwd=self._folder, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        self._user = user
+        port = str(self._port)
+        self._command = [str(programs / "postgres"), "-D", data, "-p", port, "-h", "127.0.0.1", "-k", ""]
+        self._serve()
+
+    def _serve(self) -> None:
+        user = self._user
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603  (as above)
+                [*self._command, "-c", "fsync=off"], cwd=self._folder, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL,
                 user=user and user.pw_uid, group=user and user.pw_gid, extra_groups=[] if user else None,
             )  # fmt: skip
         self._await()

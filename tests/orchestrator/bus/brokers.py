@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 SHARED = Path(__file__).parents[4] / "shared" / "kafka"
@@ -74,9 +77,101 @@ class Broker:
         os.killpg(self._process.pid, number)
 
 
+class LastingBroker:
+    """A broker that is killed and started again under the same address.
+
+    A real one has all it had before. The mock cluster forgets everything, topics and positions too, and listens
+    elsewhere, which a door in front of it hides.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._home = kafka_home()
+        self._folder = folder
+        self._ports = free_port(), free_port()
+        self._broker = self._start()
+        self.kind, self.settings = self._broker.kind, self._broker.settings
+        self.forgets = self._home is None
+        self._door = Door(port_of(self._broker)) if self.forgets else None
+        port = self._ports[0] if self._door is None else self._door.port
+        self.servers = f"127.0.0.1:{port}"
+
+    def restart(self, away_s: float = 0.0, while_away: Callable[[], None] = lambda: None) -> None:
+        """Kill it as nothing can prepare for and start it again."""
+        if self._door is not None:
+            self._door.close()
+        self._broker.stop()
+        while_away()
+        time.sleep(away_s)
+        self._broker = self._start()
+        if self._door is not None:
+            self._door.open(port_of(self._broker))
+
+    def stop(self) -> None:
+        self._broker.stop()
+        if self._door is not None:
+            self._door.close()
+
+    def _start(self) -> Broker:
+        return start_mock() if self._home is None else start_real(self._home, self._folder, self._ports)
+
+
+class Door:
+    """Passes on what goes to and from a broker, in whose answers it puts its own port for that of the broker."""
+
+    def __init__(self, behind: int) -> None:
+        self.port = free_port()
+        self.open(behind)
+
+    def open(self, behind: int) -> None:
+        self._behind = behind
+        self._callers: list[socket.socket] = []
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        threading.Thread(target=self._let_in, args=(self._listener,), daemon=True).start()
+
+    def close(self) -> None:
+        shut(self._listener)
+        for caller in self._callers:
+            shut(caller)
+
+    def _let_in(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                caller, _ = listener.accept()
+                self._callers.append(caller)
+                inside = socket.create_connection(("127.0.0.1", self._behind))
+                own, other = address(self.port), address(self._behind)
+                threading.Thread(target=pass_on, args=(caller, inside, b"", b""), daemon=True).start()
+                threading.Thread(target=pass_on, args=(inside, caller, other, own), daemon=True).start()
+
+
+def pass_on(source: socket.socket, target: socket.socket, old: bytes, new: bytes) -> None:
+    """Copy whole messages, which begin with their length, until one side is gone."""
+    with contextlib.suppress(OSError), source.makefile("rb") as stream:
+        while len(head := stream.read(4)) == 4:
+            body = stream.read(int.from_bytes(head))
+            target.sendall(head + (body.replace(old, new) if old else body))
+    shut(source)
+    shut(target)
+
+
+def address(port: int) -> bytes:
+    """Return an address as it is within Kafka's messages."""
+    return b"127.0.0.1" + port.to_bytes(4)
+
+
+def shut(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
+
+
+def port_of(broker: Broker) -> int:
+    return int(broker.servers.rpartition(":")[2])
+
+
 def start_broker(folder: Path) -> Broker:
     home = kafka_home()
-    return start_mock() if home is None else start_real(home, folder)
+    return start_mock() if home is None else start_real(home, folder, (free_port(), free_port()))
 
 
 def start_mock() -> Broker:
@@ -91,12 +186,21 @@ def start_mock() -> Broker:
     return Broker(process, process.stdout.readline().strip(), "librdkafka's mock cluster", MOCK_SETTINGS)
 
 
-def start_real(home: Path, folder: Path) -> Broker:
-    port, controller = free_port(), free_port()
+def start_real(home: Path, folder: Path, ports: tuple[int, int]) -> Broker:
+    """Start a broker with what it left in the folder, if it was there before."""
+    port, controller = ports
     config = folder / "server.properties"
     config.write_text(BROKER.format(port=port, controller=controller, folder=folder))
     environment = {**os.environ, "LOG_DIR": str(folder), "KAFKA_HEAP_OPTS": "-Xmx512m"}
-    formatting = [home / "bin" / "kafka-storage.sh", "format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", config]
+    formatting = [
+        home / "bin" / "kafka-storage.sh",
+        "format",
+        "--ignore-formatted",
+        "-t",
+        "MkU3OEVBNTcwNTJENDM2Qg",
+        "-c",
+        config,
+    ]
     subprocess.run(formatting, env=environment, check=True, timeout=START_S, capture_output=True)
     with (folder / "broker.log").open("w") as output:
         process = subprocess.Popen(

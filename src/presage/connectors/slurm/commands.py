@@ -7,24 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from presage.connectors._programs import run_program
+from presage.connectors.slurm.words import UNREACHABLE, is_busy
+from presage.errors import ClusterBusyError, ClusterRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 TIMEOUT_S = 60.0
-_UNREACHABLE = (
-    "Unable to contact slurm controller",
-    "Could not establish a configuration source",
-    "Connection refused",
-    "Connection timed out",
-    "Socket timed out",
-    "Zero Bytes were transmitted",
-    "Unable to connect to database",
-    "Unable to contact slurm",
-    "Invalid Protocol",
-    "backup controller",
-    "Transport endpoint",
-)
 # Times as seconds since 1970 and no zone to guess; a job would inherit these, so `sbatch` does without them.
 _CLOCK = {"SLURM_TIME_FORMAT": "%s", "TZ": "UTC0"}
 
@@ -54,11 +43,16 @@ class SlurmCommands:
         return {name: value for name, value in given.items() if not name.startswith("PRESAGE_")}
 
     def _run(self, environment: Mapping[str, str], program: str, *arguments: str) -> tuple[str, str]:
-        return run_program(
-            [program, *arguments],
-            environment=environment,
-            timeout_s=self.timeout_s,
-            remedy="Install Slurm's commands here (package slurm-client), or go to a login node",
-            unreachable=_UNREACHABLE,
-            elsewhere="Run it where Slurm's own commands work, on a login node; `sinfo` shows whether they do",
-        )
+        try:
+            return run_program(
+                [program, *arguments],
+                environment=environment,
+                timeout_s=self.timeout_s,
+                remedy="Install Slurm's commands here (package slurm-client), or go to a login node",
+                unreachable=UNREACHABLE,
+                elsewhere="Run it where Slurm's own commands work, on a login node; `sinfo` shows whether they do",
+            )
+        except ClusterRefusedError as error:
+            if not is_busy(error.problem):
+                raise
+            raise ClusterBusyError(error.problem, remedy="Submit it again when fewer jobs wait") from None

@@ -42,12 +42,17 @@ def history(commands: SlurmCommands, since: datetime, user: str | None = None) -
     except ClusterRefusedError as error:
         if not is_without_accounting(error):
             raise
-        raise ClusterRefusedError(
-            "This Slurm keeps no records of ended jobs",
-            expected="accounting with slurmdbd",
-            remedy="Ask its administrator, or give a log of jobs as a file",
-        ) from None
-    return _read(text)
+        raise keeps_no_records() from None
+    return read_records(text, "sacct") if len(text.splitlines()) > 1 else no_records()
+
+
+def keeps_no_records() -> ClusterRefusedError:
+    """Return the error of a Slurm without accounting."""
+    return ClusterRefusedError(
+        "This Slurm keeps no records of ended jobs",
+        expected="accounting with slurmdbd",
+        remedy="Ask its administrator, or give a log of jobs as a file",
+    )
 
 
 def _records(commands: SlurmCommands, *chosen: str) -> str:
@@ -79,12 +84,16 @@ def on_lines(text: str, fields: int) -> str:
     return "".join(f"{record}\n" for record in records).replace(_DELIMITER, "|")
 
 
-def _read(text: str) -> Trace:
+def read_records(text: str, format_name: str) -> Trace:
+    """Return the jobs of what Slurm's accounting said, in a format of the readers."""
     into = TraceBuilder(ReadOptions(time_zone="UTC"))
-    if len(text.splitlines()) < 2:
-        return Trace.create(schema.empty("jobs"), Manifest(scheduler="slurm"))
     with tempfile.TemporaryDirectory(prefix="presage-") as folder:
-        path = Path(folder, "sacct")
+        path = Path(folder, format_name)
         path.write_text(text, encoding="utf-8")
-        read_sources([Source(path)], into, "sacct")
+        read_sources([Source(path)], into, format_name)
         return into.build()
+
+
+def no_records() -> Trace:
+    """Return a trace of no job."""
+    return Trace.create(schema.empty("jobs"), Manifest(scheduler="slurm"))

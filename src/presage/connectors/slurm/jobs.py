@@ -17,6 +17,7 @@ import os
 import re
 from dataclasses import fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from presage.connectors._base import JobStatus
@@ -36,7 +37,7 @@ from presage.traces.schema import Outcome
 from presage.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from presage.connectors.slurm.commands import SlurmCommands
 
@@ -63,13 +64,20 @@ def statuses(commands: SlurmCommands, job_ids: Collection[str]) -> dict[str, Job
     wanted = {job_id for job_id in job_ids if is_job_id(job_id)}
     if not wanted:
         return {}
-    queued = {job.job_id: job for job in queue(commands) if job.job_id in wanted}
-    gone = [job_id for job_id in wanted if job_id not in queued or queued[job_id].is_final]
-    recorded = {job.job_id: job for job in records(commands, gone)}
-    found = {**queued}
-    for job_id, record in recorded.items():
-        if job_id not in queued or record.is_final:
-            found[job_id] = _joined(record, queued.get(job_id))
+    return joined(wanted, queue(commands), partial(records, commands))
+
+
+def joined(
+    wanted: Collection[str],
+    queued: Iterable[JobStatus],
+    recorded: Callable[[list[str]], Iterable[JobStatus]],
+) -> dict[str, JobStatus]:
+    """Return the wanted jobs by id, from what the controller says and what the accounting has of ended ones."""
+    found = {job.job_id: job for job in queued if job.job_id in wanted}
+    gone = sorted(job_id for job_id in wanted if job_id not in found or found[job_id].is_final)
+    for record in recorded(gone) if gone else ():
+        if record.job_id not in found or record.is_final:
+            found[record.job_id] = _joined(record, found.get(record.job_id))
     return {job_id: _with_memory_judged(status) for job_id, status in found.items()}
 
 
@@ -81,9 +89,8 @@ def queue(commands: SlurmCommands) -> list[JobStatus]:
     return list(parse_queue(text))
 
 
-def records(commands: SlurmCommands, job_ids: Iterable[str]) -> Iterator[JobStatus]:
+def records(commands: SlurmCommands, ids: list[str]) -> Iterator[JobStatus]:
     """Yield what the accounting has on these jobs; nothing where there is no accounting."""
-    ids = sorted(job_ids)
     for start in range(0, len(ids), IDS_PER_CALL):
         listed = f"--jobs={','.join(ids[start : start + IDS_PER_CALL])}"
         try:
@@ -107,7 +114,12 @@ def find(commands: SlurmCommands, key: str) -> str | None:
     found = [job.job_id for job in queue(commands) if job.key == key]
     if not found:
         found = list(_recorded_ids(commands, key))
-    return max(found, key=lambda job_id: [int(part) for part in re.split("[_+]", job_id)], default=None)
+    return newest(found)
+
+
+def newest(job_ids: Iterable[str]) -> str | None:
+    """Return the id that was given last, None if there is none."""
+    return max(job_ids, key=lambda job_id: [int(part) for part in re.split("[_+]", job_id)], default=None)
 
 
 def parse_queue(text: str) -> Iterator[JobStatus]:
@@ -119,7 +131,7 @@ def parse_queue(text: str) -> Iterator[JobStatus]:
             start += width
         state = parse_state(cells["State"])
         if is_job_id(cells["JobID"]) and state:
-            yield _queued(cells, STATES[state].job)
+            yield queued_job(cells, STATES[state].job)
 
 
 def parse_records(text: str) -> Iterator[JobStatus]:
@@ -142,10 +154,11 @@ def parse_records(text: str) -> Iterator[JobStatus]:
             peaks[job_id] = max(peak, peaks.get(job_id, 0))
     for job_id, cells in jobs.items():
         if state := parse_state(cells["State"]):
-            yield _recorded(job_id, cells, STATES[state].job, peaks.get(job_id))
+            yield recorded_job(cells, STATES[state].job, peaks.get(job_id))
 
 
-def _queued(cells: Mapping[str, str], state: Outcome) -> JobStatus:
+def queued_job(cells: Mapping[str, str], state: Outcome) -> JobStatus:
+    """Return a job of the controller from the texts of QUEUE_FIELDS, with times in seconds since 1970."""
     start, end = (time_of(cells[name]) for name in ("StartTime", "EndTime"))
     is_final = state not in {Outcome.PENDING, Outcome.RUNNING}
     if state is Outcome.PENDING or (state is Outcome.CANCELLED and start == end):
@@ -170,12 +183,13 @@ def _queued(cells: Mapping[str, str], state: Outcome) -> JobStatus:
     )
 
 
-def _recorded(job_id: str, cells: Mapping[str, str], state: Outcome, peak_bytes: int | None) -> JobStatus:
+def recorded_job(cells: Mapping[str, str], state: Outcome, peak_bytes: int | None) -> JobStatus:
+    """Return a job of the accounting from the texts of RECORD_FIELDS and the largest memory of its steps."""
     is_final = state not in {Outcome.PENDING, Outcome.RUNNING}
     code, signal = parse_exit_code(cells["ExitCode"]) or (None, None)
     nodes = _whole(cells["NNodes"])
     return JobStatus(
-        job_id=job_id,
+        job_id=cells["JobIDRaw"],
         state=state,
         key=key_of(cells["Comment"]),
         submit_time=time_of(cells["Submit"]),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 from presage.connectors._base import Connector, Discovers, JobStatus, Submission
 from presage.connectors.tapis import discovery, events, jobs
-from presage.connectors.tapis.applications import Application, register
+from presage.connectors.tapis.applications import register
 from presage.connectors.tapis.client import TIMEOUT_S, TapisClient
+from presage.connectors.tapis.defaults import TapisDefaults
 from presage.connectors.tapis.requests import job_request
-from presage.errors import ClusterRefusedError, ClusterTimeoutError, ClusterUnreachableError, ConfigError
+from presage.errors import ClusterRefusedError, ClusterTimeoutError, ClusterUnreachableError
 from presage.traces.schema import Outcome
 
 if TYPE_CHECKING:
@@ -20,17 +20,8 @@ if TYPE_CHECKING:
     import httpx
 
     from presage.clusters.systems import System
+    from presage.connectors.tapis.applications import Application
 
-VARIABLES = {
-    "base_url": "PRESAGE_TAPIS_URL",
-    "system": "PRESAGE_TAPIS_SYSTEM",
-    "token": "PRESAGE_TAPIS_TOKEN",
-    "username": "PRESAGE_TAPIS_USERNAME",
-    "password": "PRESAGE_TAPIS_PASSWORD",
-    "image": "PRESAGE_TAPIS_IMAGE",
-    "profile": "PRESAGE_TAPIS_PROFILE",
-}
-"""Where a setting that is not given comes from. Variables of ours are not passed on to jobs."""
 _POLL_S = 0.5
 _NOT_THERE = (400, 404, 409)
 """What Tapis says of a job that it does not know, or that has ended."""
@@ -40,9 +31,9 @@ class TapisConnector(Connector, Discovers):
     """One execution system of a Tapis tenant, asked in the name of one user.
 
     Who asks is said by a token, a function that gives one, or by username and password, with which tokens are got
-    and renewed. What is not given comes from the environment (`VARIABLES`). The script of a job runs inside the
-    container of `application`, which is registered when the first job is submitted, if it is not there. The key of
-    a submission is a tag of the job. Raises ConfigError if address, system or user are missing.
+    and renewed. What is not given comes from the environment and from the settings `[tapis]`. The script of a job
+    runs inside the container of `application`, which is registered when the first job is submitted, if it is not
+    there. The key of a submission is a tag of the job. Raises ConfigError if address, system or user are missing.
 
     Tapis can neither hold nor signal jobs, nor say when they will start. Jobs wait for others by means of the
     system's own scheduler, which must be Slurm: `submit` waits until those have reached it, up to `timeout_s`.
@@ -61,15 +52,16 @@ class TapisConnector(Connector, Discovers):
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
+        settings = TapisDefaults()
         if token is None and password is None:
-            username = username or _setting("username")
-            password = _setting("password") if username else None
-            token = None if password else _needed("token")
-        self.system = system or _needed("system")
-        self.application = application or Application(image=_setting("image"))
-        self.profile = profile or _setting("profile")
+            username = username or settings.find("username")
+            password = settings.find("password") if username else None
+            token = None if password else settings.token()
+        self.system = system or settings.need("system")
+        self.application = application or settings.application()
+        self.profile = profile or settings.find("profile")
         self.client = TapisClient(
-            base_url or _needed("base_url"),
+            base_url or settings.need("base_url"),
             token=token,
             username=username,
             password=password,
@@ -79,9 +71,24 @@ class TapisConnector(Connector, Discovers):
         self._is_registered = False
 
     def submit(self, submission: Submission) -> str:
-        dependencies = self._dependencies(submission)
+        return self._submit(submission, None)
+
+    def submit_image(self, submission: Submission, variables: Mapping[str, str]) -> str:
+        """Have the image of the application run as it is, and return the id of the job.
+
+        Of the submission, what it asks for counts, and nothing of its script. What the image gets are `variables`,
+        of letters, digits, dashes and underscores. Raises as `submit` does.
+        """
+        return self._submit(submission, variables)
+
+    def _submit(self, submission: Submission, variables: Mapping[str, str] | None) -> str:
         request = job_request(
-            submission, self.application, self.system, dependencies=dependencies, profile=self.profile
+            submission,
+            self.application,
+            self.system,
+            dependencies=self._dependencies(submission),
+            profile=self.profile,
+            variables=variables,
         )
         self.register()
         answer = self.client.ask("POST", "jobs", "submit", body=request, is_repeatable=False)
@@ -154,17 +161,3 @@ def _must_be_awaited(job: Mapping[str, Any], only_after_success: bool) -> bool:
     if only_after_success and status.is_final and status.state is not Outcome.COMPLETED:
         raise ClusterRefusedError(f"The job {status.job_id} to wait for did not complete: {status.state}")
     return not status.is_final
-
-
-def _setting(name: str) -> str | None:
-    return os.environ.get(VARIABLES[name]) or None
-
-
-def _needed(name: str) -> str:
-    value = _setting(name)
-    if value is None:
-        raise ConfigError(
-            f"Tapis needs the setting {name!r}, which is not given",
-            remedy=f"Give it, or set the variable {VARIABLES[name]}",
-        )
-    return value

@@ -15,7 +15,7 @@ from presage.connectors.tapis.payload import MAX_CHARS, VARIABLE, pack
 from presage.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from presage.connectors._base import Submission
     from presage.connectors.tapis.applications import Application
@@ -27,6 +27,7 @@ MAX_NAME_CHARS = 64
 _MAX_INT32 = 2**31 - 1
 _WORD = re.compile(r"[\w.,:@+-]+", re.ASCII)
 _OPTION = re.compile(r"-{1,2}[A-Za-z][\w-]*(?:[ =][\w.,:@%+/=\[\]-]+)?", re.ASCII)
+_HARMLESS = re.compile(r"[\w=-]*", re.ASCII)
 _STRANGE = re.compile(r"[^\w.,:@+=-]+", re.ASCII)
 
 
@@ -37,12 +38,15 @@ def job_request(
     *,
     dependencies: Sequence[str] = (),
     profile: str | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the body of a request for a job.
 
     `dependencies` are the ids that the system's own scheduler has given to the jobs to wait for. `profile` is a
-    scheduler profile of Tapis, whatever the site wants to be said. Raises UsageError for what Tapis cannot carry.
+    scheduler profile of Tapis, whatever the site wants to be said. `variables` are what an image gets that has no
+    script to run, instead of one. Raises UsageError for what Tapis cannot carry.
     """
+    given = {VARIABLE: _packed(submission)} if variables is None else _plain(variables)
     request = {
         "name": job_name(submission.name),
         "appId": application.app_id,
@@ -57,7 +61,7 @@ def job_request(
             "appArgs": _arguments(application.command),
             "containerArgs": _arguments(_container_arguments(submission, application)),
             "schedulerOptions": _arguments(_scheduler_options(submission, dependencies, profile)),
-            "envVariables": [{"key": VARIABLE, "value": _packed(submission)}],
+            "envVariables": [{"key": name, "value": value} for name, value in given.items()],
         },
         "tags": ["presage", f"{KEY_MARK}{submission.key}"],
         "notes": {
@@ -97,6 +101,16 @@ def _packed(submission: Submission) -> str:
             remedy="Put what is long into the container image or into files of the system",
         )
     return text
+
+
+def _plain(variables: Mapping[str, str]) -> Mapping[str, str]:
+    for name, value in variables.items():
+        if len(value) > MAX_CHARS or not _HARMLESS.fullmatch(value) or not name.isidentifier():
+            raise UsageError(
+                f"The variable {name[:40]!r} of {len(value):,} characters cannot be given to an image",
+                expected=f"at most {MAX_CHARS:,} letters, digits, dashes and underscores",
+            )
+    return variables
 
 
 def _container_arguments(submission: Submission, application: Application) -> list[str]:

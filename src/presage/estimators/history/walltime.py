@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 LAST_TWO_FACTOR = 4.0
 ENOUGH_OF_A_NAME = 5
+CONTINUATION = "continuation"
+"""The kind of a job that went on from the checkpoint of another: its run is the rest of one."""
 _FULL_RUNS = (Outcome.COMPLETED.value, Outcome.TIMEOUT.value)
 
 
@@ -116,7 +118,7 @@ class HistoryWalltime(Estimator):
 def full_runs(jobs: pl.DataFrame) -> pl.DataFrame:
     """Return the jobs that ran to their own end or to their limit, or of which nobody says how they ended."""
     whole = pl.col("outcome").is_null() | pl.col("outcome").is_in(_FULL_RUNS)
-    return jobs.filter(whole & (pl.col("run_s") > 0))
+    return jobs.filter(whole & (pl.col("run_s") > 0) & pl.col("kind").ne_missing(pl.lit(CONTINUATION)))
 
 
 def _around_last_two(expected_s: float, runs: list[float]) -> Spread:

@@ -1,8 +1,12 @@
-"""What runs a container: podman, apptainer, bubblewrap, or no container at all."""
+"""What runs a container: podman, apptainer, bubblewrap, no container at all, or Tapis elsewhere."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import gzip
+import hashlib
+import json
 import shutil
 import tempfile
 import uuid
@@ -11,13 +15,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from presage.errors import PresageError, UnknownNameError
+from presage.errors import ConfigError, ConnectorError, PresageError, UnknownNameError, UsageError
 from presage.estimators.plugins._images import Image, unpack_image
 from presage.estimators.plugins._process import Finished, ProcessFailedError, run_limited, small_environment
-from presage.estimators.plugins.contract import EXIT_BAD_REQUEST, printable, read_refusal
+from presage.estimators.plugins.contract import (
+    EXIT_BAD_REQUEST,
+    EXIT_UNSUPPORTED,
+    REQUEST_VARIABLE,
+    printable,
+    read_refusal,
+)
+from presage.estimators.plugins.manifest import LABEL
 from presage.estimators.plugins.program import command_in
 
 if TYPE_CHECKING:
+    from presage.connectors.tapis.applications import Application
     from presage.estimators.plugins.manifest import Limits
 
 NOBODY = "65534"
@@ -29,6 +41,8 @@ TOOL_VARIABLES = (
     "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "APPTAINER_CACHEDIR", "APPTAINER_TMPDIR",
 )  # fmt: skip
 _TOOL_FAILED = 125
+_IN_QUEUE_S = 900.0
+"""How long an answer may take that comes by way of a cluster's queue."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +61,8 @@ class Runner(ABC):
     name: str
     tool: str
     """The command that must be installed; empty: none."""
+    is_tried: bool = True
+    """Whether it may be chosen without being named."""
 
     @abstractmethod
     def run(self, container: Container, document: bytes, limits: Limits) -> Finished:
@@ -141,13 +157,11 @@ class Bubblewrap(Runner):
 
 
 class Subprocess(Runner):
-    """No container: the command in the unpacked working folder, with our Python and the rights of whoever asks.
-
-    Never chosen by itself.
-    """
+    """No container: the command in the unpacked working folder, with our Python and the rights of whoever asks."""
 
     name = "subprocess"
     tool = ""
+    is_tried = False
 
     def run(self, container: Container, document: bytes, limits: Limits) -> Finished:
         root = _unpacked(container)
@@ -164,8 +178,84 @@ class Subprocess(Runner):
         )
 
 
+class Tapis(Runner):
+    """An application of the Tapis of the settings, whose image is not this one but the same one in a registry.
+
+    The image says by labels that it reads requests from a variable (`presage.estimator.request="variable"`: Tapis
+    gives it no standard input) and where it is to be had (`presage.estimator.published`; else it is looked for in
+    the registry of the settings). The same question to the same image is one job, however often it is asked.
+    """
+
+    name = "tapis"
+    tool = ""
+    is_tried = False
+
+    def run(self, container: Container, document: bytes, limits: Limits) -> Finished:
+        from presage.connectors.tapis import TapisConnector
+        from presage.connectors.tapis.payload import MAX_CHARS
+        from presage.connectors.tapis.programs import run_image
+
+        image = container.image
+        if image.labels.get(f"{LABEL}request") != "variable":
+            raise ProcessFailedError(
+                f"its image does not say that it reads {REQUEST_VARIABLE}, by the label {LABEL}request=variable"
+            )
+        packed = base64.urlsafe_b64encode(gzip.compress(document, mtime=0)).decode()
+        if len(packed) > MAX_CHARS:
+            return Finished(EXIT_UNSUPPORTED, b"the request is too long for Tapis", b"")
+        try:
+            application = _application(image)
+            asked = f"{application}\0{image.config_digest}\0{packed}"
+            result = run_image(
+                TapisConnector(application=application),
+                f"estimate-{hashlib.sha256(asked.encode()).hexdigest()[:40]}",
+                {REQUEST_VARIABLE: packed},
+                memory_bytes=limits.memory_bytes,
+                walltime_s=limits.timeout_s,
+                timeout_s=limits.timeout_s + _IN_QUEUE_S,
+            )
+        except (ConnectorError, ConfigError, UsageError) as error:
+            raise ProcessFailedError(str(error)) from None
+        return Finished(result.exit_code, _answer_among(result.output), result.output)
+
+
+_HELD_BACK = {
+    "SINGULARITY": ("--containall",),
+    "DOCKER": ("--network none", "--read-only", "--cap-drop all", f"--user {NOBODY}:{NOBODY}"),
+}
+"""What keeps a stranger's image from the home of whoever asks, as far as a site lets it be said."""
+
+
+def _application(image: Image) -> Application:
+    from presage.connectors.tapis.applications import Application
+    from presage.connectors.tapis.defaults import TapisDefaults
+
+    settings = TapisDefaults()
+    name, version = (image.labels.get(f"{LABEL}{what}", "") for what in ("name", "version"))
+    published = image.labels.get(f"{LABEL}published")
+    if not published and settings.registry:
+        published = f"{settings.registry.rstrip('/')}/{name}:{version}"
+    return Application(
+        app_id=f"estimator-{name}",
+        version=version,
+        image=published or None,
+        runtime=settings.runtime,
+        command=(),
+        container_arguments=_HELD_BACK[settings.runtime],
+    )
+
+
+def _answer_among(printed: bytes) -> bytes:
+    """Return the last line that is a document; all that was printed if none is."""
+    for line in reversed(printed.splitlines()):
+        with contextlib.suppress(ValueError, RecursionError):
+            if isinstance(json.loads(line), dict):
+                return line
+    return printed
+
+
 RUNNERS: dict[str, Runner] = {
-    runner.name: runner for runner in (Podman(), Apptainer(), Bubblewrap(), Subprocess())
+    runner.name: runner for runner in (Podman(), Apptainer(), Bubblewrap(), Subprocess(), Tapis())
 }
 """In the order in which they are tried."""
 _working: dict[str, str] = {}
@@ -208,8 +298,8 @@ def _in_order(hint: Path) -> list[Runner]:
         last = hint.read_text()
     except (OSError, ValueError):
         last = ""
-    isolating = [runner for runner in RUNNERS.values() if runner.name != Subprocess.name]
-    return sorted(isolating, key=lambda runner: runner.name != last)
+    tried = [runner for runner in RUNNERS.values() if runner.is_tried]
+    return sorted(tried, key=lambda runner: runner.name != last)
 
 
 def why_not(runner: Runner, container: Container, limits: Limits) -> str:

@@ -23,6 +23,9 @@ API = 1
 MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
 """Of a request or an answer."""
 
+REQUEST_VARIABLE = "PRESAGE_REQUEST"
+"""Has the request, gzipped and in URL-safe base64, where an image is run that can be given no standard input."""
+
 EXIT_ANSWER = 0
 EXIT_BAD_REQUEST = 2
 EXIT_UNSUPPORTED = 3

@@ -36,6 +36,8 @@ class Kind(StrEnum):
     """An OCI image without network, that can write nothing."""
     HTTP = "http"
     """A server."""
+    FITTED = "fitted"
+    """An estimator of Presage with what it learned from jobs; nobody adds one."""
 
 
 @dataclass(frozen=True)

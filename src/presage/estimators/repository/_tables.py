@@ -50,7 +50,11 @@ class StoredPrediction(Base):
     """One answer."""
 
     __tablename__ = "predictions"
-    __table_args__ = (Index(None, "estimator", "version"), Index(None, "job_key", "quantity"))
+    __table_args__ = (
+        Index(None, "estimator", "version"),
+        Index(None, "job_key", "quantity"),
+        Index(None, "job_kind", "quantity"),
+    )
 
     id: Mapped[int] = mapped_column(primary_key=True)
     asked_at: Mapped[datetime] = mapped_column(UtcTime)
@@ -59,6 +63,8 @@ class StoredPrediction(Base):
     version: Mapped[str] = mapped_column(String(100))
     role: Mapped[str] = mapped_column(String(20))
     job_key: Mapped[str | None] = mapped_column(String(200))
+    job_kind: Mapped[str | None] = mapped_column(String(64))
+    """Digest of what makes jobs alike; None where nothing is fitted to them."""
     question: Mapped[str] = mapped_column(String(64))
     """Digest of the request: equal requests have the same."""
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
@@ -79,3 +85,34 @@ class Outcome(Base):
     quantity: Mapped[str] = mapped_column(String(20))
     actual: Mapped[float]
     happened_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class Refit(Base):
+    """A correction that was fitted to what happened, whether it took over or not."""
+
+    __tablename__ = "estimator_refits"
+    __table_args__ = (Index(None, "name", "job_kind"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    """Also the version that it makes, if it takes over."""
+    name: Mapped[str] = mapped_column(String(100))
+    job_kind: Mapped[str] = mapped_column(String(64))
+    family: Mapped[str] = mapped_column(String(200))
+    place: Mapped[str] = mapped_column(String(200))
+    base_version: Mapped[str] = mapped_column(String(100))
+    """Of the estimator whose answers it corrects; those of another version it does not."""
+    trigger: Mapped[str] = mapped_column(String(20))
+    fitted_on: Mapped[int]
+    held_out: Mapped[int]
+    last_outcome: Mapped[int]
+    """Outcomes up to this one had happened."""
+    log_factor: Mapped[float]
+    below: Mapped[float]
+    above: Mapped[float]
+    loss_before: Mapped[float]
+    loss_after: Mapped[float]
+    parent: Mapped[int | None]
+    """The version whose corrections of other kinds hold beside it."""
+    took_over: Mapped[bool]
+    reason: Mapped[str] = mapped_column(Text)
+    fitted_at: Mapped[datetime] = mapped_column(UtcTime)

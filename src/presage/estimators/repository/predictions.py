@@ -7,13 +7,14 @@ import json
 import logging
 import math
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from presage.errors import PresageError, UsageError
 from presage.estimators._base import Basis, Estimate, EstimateRequest, Quantity
 from presage.estimators.plugins.contract import read_request, write_answer, write_request
+from presage.estimators.refits.kinds import kind_of
 from presage.estimators.repository.scoring import Score, score
 from presage.estimators.spread import Spread
 
@@ -27,6 +28,9 @@ log = logging.getLogger(__name__)
 MAX_KEY = 200
 _LOCK = "predictions"
 _MOST = 100_000
+UNSETTLED_DAYS = 90.0
+SETTLED_DAYS = 730.0
+"""Older predictions are forgotten; those of which nobody ever said what happened much sooner."""
 
 
 class Role(StrEnum):
@@ -56,6 +60,8 @@ class Prediction:
     """Digest of the request."""
     actual: float | None = None
     request: dict[str, Any] = field(default_factory=dict, repr=False)
+    details: dict[str, Any] = field(default_factory=dict, repr=False)
+    """Of the answer."""
 
     def read_request(self) -> EstimateRequest:
         """Return the question as it was asked. Raises InputError if this version of Presage cannot read it."""
@@ -93,17 +99,20 @@ class Predictions:
         role: Role = Role.IN_CHARGE,
         job_key: str | None = None,
         at: datetime | None = None,
+        once: bool = False,
     ) -> bool:
         """Store an answer; return whether that worked. It never raises: a failure is logged as a warning.
 
         `job_key` names the job, so that its outcome can be found: anything that is told to `record_outcome` later.
+        With `once`, an answer about the same job, quantity and role that is there already stays the only one.
         """
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
             row = _row_of(request, answer, role, job_key, at or datetime.now(UTC))
             with self.database.writing(_LOCK) as session:
-                session.add(row)
+                if not (once and _is_there(session, row)):
+                    session.add(row)
         except (PresageError, SQLAlchemyError, OSError, ValueError) as error:
             log.warning("The prediction of %s could not be stored: %s", answer.estimator, error)
             return False
@@ -160,6 +169,45 @@ class Predictions:
                 session, {key: each for key, each in wanted.items() if each is not None}, with_outcome, limit
             )
 
+    def settled(self, job_kind: str, quantity: Quantity, limit: int) -> list[tuple[int, Prediction]]:
+        """Return the latest predictions about jobs of a kind whose outcome is known, with its number, latest last.
+
+        Of several about one job, the last that was given counts.
+        """
+        from sqlalchemy import and_, select
+
+        from presage.estimators.repository._tables import Outcome, StoredPrediction
+
+        same_job = and_(Outcome.job_key == StoredPrediction.job_key, Outcome.quantity == StoredPrediction.quantity)
+        query = (
+            select(StoredPrediction, Outcome.actual, Outcome.id)
+            .join(Outcome, same_job)
+            .filter(StoredPrediction.job_kind == job_kind, StoredPrediction.quantity == quantity.value)
+            .filter(StoredPrediction.role == Role.IN_CHARGE.value)
+            .order_by(Outcome.id.desc(), StoredPrediction.id.desc())
+            .limit(2 * limit)
+        )
+        found: dict[int, Prediction] = {}
+        with self.database.reading() as session:
+            for row, actual, number in session.execute(query):
+                found.setdefault(number, _prediction_of(row, actual))
+        return sorted(list(found.items())[:limit], key=lambda each: each[0])
+
+    def forget(self, now: datetime | None = None) -> int:
+        """Delete what is too old to tell anything, see SETTLED_DAYS; return how many predictions that were."""
+        from sqlalchemy import and_, delete, exists, or_
+
+        from presage.estimators.repository._tables import Outcome, StoredPrediction
+
+        now = now or datetime.now(UTC)
+        unsettled, settled = (now - timedelta(days=days) for days in (UNSETTLED_DAYS, SETTLED_DAYS))
+        same_job = and_(Outcome.job_key == StoredPrediction.job_key, Outcome.quantity == StoredPrediction.quantity)
+        never = and_(StoredPrediction.asked_at < unsettled, ~exists().where(same_job))
+        with self.database.writing(_LOCK) as session:
+            gone = session.execute(delete(StoredPrediction).where(or_(StoredPrediction.asked_at < settled, never)))
+            session.execute(delete(Outcome).where(Outcome.happened_at < settled, ~exists().where(same_job)))
+            return int(getattr(gone, "rowcount", 0))
+
     def awaiting(self, limit: int = _MOST) -> set[tuple[str, Quantity]]:
         """Return the jobs and quantities, of the latest predictions, of which nobody has said what happened."""
         from sqlalchemy import and_, select
@@ -204,11 +252,22 @@ def _row_of(
     if job_key is not None:
         _check_key(job_key)
     document = write_request(request)
+    kind = kind_of(request)
     return StoredPrediction(
         asked_at=at, quantity=answer.quantity.value, estimator=answer.estimator, version=answer.version,
-        role=role.value, job_key=job_key, question=hashlib.sha256(document).hexdigest(),
+        role=role.value, job_key=job_key, job_kind=None if kind is None else kind.digest,
+        question=hashlib.sha256(document).hexdigest(),
         request=json.loads(document), answer=json.loads(write_answer(answer)), **answer.spread.as_dict(),
     )  # fmt: skip
+
+
+def _is_there(session: Session, row: StoredPrediction) -> bool:
+    from sqlalchemy import select
+
+    from presage.estimators.repository._tables import StoredPrediction
+
+    same = {"job_key": row.job_key, "quantity": row.quantity, "role": row.role}
+    return session.scalars(select(StoredPrediction.id).filter_by(**same).limit(1)).first() is not None
 
 
 def _check_key(job_key: str) -> None:
@@ -236,4 +295,5 @@ def _prediction_of(row: StoredPrediction, actual: float | None) -> Prediction:
         asked_at=row.asked_at, quantity=Quantity(row.quantity), estimator=row.estimator, version=row.version,
         role=Role(row.role), spread=Spread(row.p10, row.p50, row.p90), basis=Basis(row.answer["basis"]),
         job_key=row.job_key, question=row.question, actual=actual, request=row.request,
+        details=row.answer.get("details") or {},
     )  # fmt: skip

@@ -107,6 +107,8 @@ def _files(source: str, kept: Path) -> Pulled:
             raise InputError(
                 f"{source!r} describes a class of a package", remedy="Install that and add python:NAME"
             )
+        if manifest.kind is Kind.FITTED:
+            raise InputError(f"{source!r} describes what Presage fits itself", expected="a program or a container")
         if manifest.kind is Kind.CONTAINER:
             return _image(kept, source, manifest)
         return Pulled(manifest, digest_of(kept), kept)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from presage.database import Database
+    from presage.estimators.refits.refitting import Refits
     from presage.estimators.repository.pulling import Stated
 
 log = logging.getLogger(__name__)
@@ -105,6 +106,7 @@ class Repository:
         """
         entries = [entry for entry in self._entries() if entry.manifest.quantity is quantity]
         leading = [entry for entry in entries if entry.state is State.IN_CHARGE]
+        leading.sort(key=lambda entry: entry.manifest.kind is Kind.FITTED)  # after those that somebody chose
         shadows = [entry for entry in entries if entry.state is State.SHADOW]
         governed = {entry.name for entry in leading}
         # A class of a package answers by being installed; once it was added, its role here counts.
@@ -125,6 +127,8 @@ class Repository:
 
     def load(self, entry: Entry, knowledge: Knowledge = NOTHING_KNOWN) -> Estimator:
         """Return the estimator of an entry. Raises InputError if its files are not what was added."""
+        if entry.manifest.kind is Kind.FITTED:
+            return self.refits.load(entry, knowledge)
         folder = self.versions.folder(entry.name, entry.version)
         if entry.manifest.kind is Kind.PROGRAM and not self.versions.files_are_there(entry):
             raise InputError(
@@ -132,6 +136,25 @@ class Repository:
                 remedy="Remove it and add it again",
             )
         return load_plugin(entry.manifest, folder, knowledge, runner=entry.runner)
+
+    @property
+    def refits(self) -> Refits:
+        """What was learned from jobs that ended."""
+        from presage.estimators.refits.refitting import Refits
+
+        return Refits(self.database, self.home)
+
+    def refitted(self, quantity: Quantity, knowledge: Knowledge = NOTHING_KNOWN) -> Estimator | None:
+        """Return the estimator in charge that what happened has corrected; None if nothing was learned yet."""
+        found = (
+            entry
+            for entry in self._entries()
+            if entry.manifest.quantity is quantity
+            and entry.manifest.kind is Kind.FITTED
+            and entry.state is State.IN_CHARGE
+        )
+        entry = next(found, None)
+        return None if entry is None else self.load(entry, knowledge)
 
     def follow(
         self,

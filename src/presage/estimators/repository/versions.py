@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from presage.database import Database
     from presage.estimators.repository._tables import EstimatorVersion
 
-_LOCK = "estimators"
+LOCK = "estimators"
 
 
 class State(StrEnum):
@@ -95,7 +95,11 @@ class Versions:
         if not self.database.exists():
             return []
         with self.database.reading() as session:
-            return [_entry_of(row) for row in _rows(session, name)]
+            return self.listed(session, name)
+
+    def listed(self, session: Session, name: str | None = None) -> list[Entry]:
+        """Return what `all` does, within the caller's transaction."""
+        return [_entry_of(row) for row in _rows(session, name)]
 
     def get(self, name: str, version: str | None = None) -> Entry:
         """Return a version; by default the one in charge, or else the latest."""
@@ -150,16 +154,22 @@ class Versions:
     def put_in_charge(self, name: str, version: str, reason: str, *, pin: bool = False) -> Entry:
         """Let a version answer from now on; return its entry. The one before is retired, for a rollback."""
         self.get(name, version)
-        with self.database.writing(_LOCK) as session:
+        with self.database.writing(LOCK) as session:
             self._switch(session, name, version, reason)
             for row in _rows(session, name):
                 row.pinned = pin and row.version == version
         return self.get(name, version)
 
+    def add_fitted(self, session: Session, manifest: Manifest, digest: str, reason: str) -> None:
+        """Add what was fitted and let it answer, within the caller's transaction under LOCK."""
+        session.add(_row(Pulled(manifest, digest, None), "feedback", None))
+        session.flush()
+        self._switch(session, manifest.name, manifest.version, reason)
+
     def unpin(self, name: str) -> None:
         """Let another version take over again."""
         self.get(name)
-        with self.database.writing(_LOCK) as session:
+        with self.database.writing(LOCK) as session:
             for row in _rows(session, name):
                 row.pinned = False
 
@@ -172,7 +182,7 @@ class Versions:
         current = self.get(name)
         if current.state is not State.IN_CHARGE:
             raise UsageError(f"No version of {name} is in charge", remedy="There is nothing to roll back")
-        with self.database.writing(_LOCK) as session:
+        with self.database.writing(LOCK) as session:
             before = _before(session, name, current.version)
             self._switch(session, name, before, f"rolled back from {current.version}", note_before=False)
             for row in _rows(session, name):
@@ -186,7 +196,7 @@ class Versions:
             raise UsageError(
                 f"{name} {version} is in charge", remedy="Roll it back or pin another version, then remove it"
             )
-        with self.database.writing(_LOCK) as session:
+        with self.database.writing(LOCK) as session:
             for row in _rows(session, name):
                 if row.version == version:
                     session.delete(row)
@@ -198,7 +208,7 @@ class Versions:
 
     def files_are_there(self, entry: Entry) -> bool:
         """Return whether the files of a version are as they were when it was added."""
-        if entry.manifest.kind in (Kind.PYTHON, Kind.HTTP):  # which have none
+        if entry.manifest.kind in (Kind.PYTHON, Kind.HTTP, Kind.FITTED):  # which have none
             return True
         place = self.folder(entry.name, entry.version)
         if entry.manifest.kind is Kind.CONTAINER:
@@ -217,17 +227,10 @@ class Versions:
             raise OutputError(f"The estimator cannot be kept in {str(place)!r}: {error.strerror}") from None
 
     def _insert(self, found: Pulled, source: str, runner: str | None) -> None:
-        from presage.estimators.repository._tables import EstimatorVersion
-
         manifest = found.manifest
-        row = EstimatorVersion(
-            name=manifest.name, version=manifest.version, quantity=manifest.quantity.value,
-            kind=manifest.kind.value, manifest=manifest.as_dict(), source=source, digest=found.digest,
-            runner=runner, role=State.SHADOW.value, pinned=False, added_at=datetime.now(UTC),
-        )  # fmt: skip
-        with self.database.writing(_LOCK) as session:
+        with self.database.writing(LOCK) as session:
             if not any(each.version == manifest.version for each in _rows(session, manifest.name)):
-                session.add(row)
+                session.add(_row(found, source, runner))
 
     def _switch(
         self, session: Session, name: str, version: str | None, reason: str, *, note_before: bool = True
@@ -247,6 +250,17 @@ class Versions:
             before = None if version is None else _before(session, name, version)
         now = datetime.now(UTC)
         session.add(EstimatorChange(name=name, version=version, before=before, reason=reason, changed_at=now))
+
+
+def _row(found: Pulled, source: str, runner: str | None) -> EstimatorVersion:
+    from presage.estimators.repository._tables import EstimatorVersion
+
+    manifest = found.manifest
+    return EstimatorVersion(
+        name=manifest.name, version=manifest.version, quantity=manifest.quantity.value,
+        kind=manifest.kind.value, manifest=manifest.as_dict(), source=source, digest=found.digest,
+        runner=runner, role=State.SHADOW.value, pinned=False, added_at=datetime.now(UTC),
+    )  # fmt: skip
 
 
 def _rows(session: Session, name: str | None) -> list[EstimatorVersion]:

@@ -110,6 +110,25 @@ class KafkaBus(Bus):
 
     def read(self, topics: list[str], take: Callable[[Sequence[Message]], None], stop: threading.Event) -> None:
         """Give messages to `take`, several at once, until `stop`; they count as read when it returns."""
+        while not stop.is_set():
+            self._read_until_away(topics, take, stop)
+
+    def _read_until_away(
+        self, topics: list[str], take: Callable[[Sequence[Message]], None], stop: threading.Event
+    ) -> None:
+        """Read until the whole cluster has gone away, or `stop`.
+
+        A reader that went on where it was would pass over messages if the cluster had lost what it had: the next
+        one asks the cluster where to begin.
+        """
+        is_reading, is_away = threading.Event(), threading.Event()
+
+        def note(error: KafkaError) -> None:
+            _note(error)
+            # Not before it has read anything: who waits for a cluster need not begin anew all the time.
+            if error.code() == self._kafka.KafkaError._ALL_BROKERS_DOWN and is_reading.is_set():
+                is_away.set()
+
         consumer: Consumer = self._make(
             self._kafka.Consumer,
             {
@@ -118,11 +137,12 @@ class KafkaBus(Bus):
                 "enable.auto.commit": False,
                 "allow.auto.create.topics": True,
                 "topic.metadata.refresh.interval.ms": 10_000,
+                "error_cb": note,
             },
         )
         try:
-            consumer.subscribe(topics)
-            while not stop.is_set():
+            consumer.subscribe(topics, on_assign=lambda *_: is_reading.set())
+            while not stop.is_set() and not is_away.is_set():
                 messages = consumer.consume(_MOST_AT_ONCE, _POLL_S)
                 sound = [message for message in messages if not _has_failed(message)]
                 if sound:

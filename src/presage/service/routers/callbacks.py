@@ -7,9 +7,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from presage.client.events import event_document
 from presage.orchestrator.jobs import ManagedJob
+from presage.orchestrator.store import utc_now
 from presage.service.answers import documented
 from presage.service.callbacks import WrongSecretError
 from presage.service.callers import TheState
@@ -48,9 +50,11 @@ class Message(BaseModel):
         ge=1, lt=2**63, description="Higher than that of every message before, within a sub-job."
     )
     kind: Kind
+    time: AwareDatetime | None = Field(default=None, description="When it was so, by the job's clock; null: now.")
     done: Number | None = Field(default=None, ge=0, description="Of progress: how much is done.")
     total: Number | None = Field(default=None, gt=0, description="Of progress: how much there is to do.")
     unit: Annotated[str, Field(max_length=40)] = "steps"
+    elapsed_s: Number | None = Field(default=None, ge=0, description="Of progress: how long that took.")
     metrics: dict[Name, Value] = Field(
         default={}, max_length=_MOST_VALUES, description="Of performance (accuracy, loss…) and of utilization."
     )
@@ -63,10 +67,13 @@ class Message(BaseModel):
             raise ValueError(f"{self.kind.value} needs metrics")
         return self
 
-    def values(self) -> dict[str, Any]:
-        """Return what the file of events has of it."""
+    def event(self) -> dict[str, Any]:
+        """Return it as a line of the file of events."""
+        return event_document(self.kind.value, self.time or utc_now(), self._values())
+
+    def _values(self) -> dict[str, Any]:
         if self.kind is Kind.PROGRESS:
-            return {"done": self.done, "total": self.total, "unit": self.unit}
+            return {"done": self.done, "total": self.total, "unit": self.unit, "elapsed_s": self.elapsed_s}
         return {"metrics": self.metrics} if self.kind is Kind.PERFORMANCE else dict(self.metrics)
 
 
@@ -89,5 +96,5 @@ def _job_itself(
 @router.post("/{job_id}/callbacks", status_code=202, responses=documented(409))
 def tell(state: TheState, job: Annotated[ManagedJob, Depends(_job_itself)], message: Message) -> dict[str, int]:
     """Take what a job tells of itself; each message once, until the job ends."""
-    state.callbacks.take(job, message.sub_job, message.sequence, message.kind.value, message.values())
+    state.callbacks.take(job, message.sub_job, message.sequence, message.event())
     return {"sequence": message.sequence}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from presage.orchestrator.jobs import Phase
 from presage.service.callers import TheState
 
 router = APIRouter(tags=["health"])
@@ -29,11 +28,6 @@ def ready(state: TheState) -> JSONResponse:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(state: TheState) -> Response:
-    """Give the figures of the plane to Prometheus."""
-    registry = CollectorRegistry()
-    jobs = Gauge("presage_jobs", "Managed jobs by phase.", ["phase"], registry=registry)
-    counts = state.store.counts()
-    for phase in Phase:
-        jobs.labels(phase.value).set(counts.get(phase.value, 0))
-    return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+def metrics(request: Request) -> Response:
+    """Give the figures of the plane and of the service to Prometheus."""
+    return Response(request.app.state.figures.text(), media_type=CONTENT_TYPE_LATEST)

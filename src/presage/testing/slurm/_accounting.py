@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 PROGRAMS = ("mariadb-install-db", "mariadbd", "mariadb-admin", "slurmdbd", "sacctmgr", "sacct")
@@ -38,8 +39,8 @@ def ping_command(folder: Path) -> list[str]:
     return [*_TRUE_CLOCK, "mariadb-admin", "--no-defaults", "-S", f"{folder}/db/sock", "-u", "root", "ping"]
 
 
-def write_configuration(folder: Path, port: int) -> None:
-    """Write slurmdbd.conf, which nobody else may read."""
+def write_configuration(folder: Path, port: int, more: Mapping[str, object]) -> None:
+    """Write slurmdbd.conf, which nobody else may read, with more lines."""
     lines = {
         "DbdHost": socket.gethostname().partition(".")[0],
         "DbdAddr": "127.0.0.1",
@@ -54,6 +55,7 @@ def write_configuration(folder: Path, port: int) -> None:
         "StorageUser": "root",
         "StorageLoc": "slurm_acct",
         "CommunicationParameters": "NoInAddrAny",
+        **more,
     }
     path = folder / "slurmdbd.conf"
     path.touch(mode=0o600)

@@ -45,6 +45,13 @@ def free_ports(count: int) -> range:
     raise PresageError(f"There are no {count} free ports in a row on 127.0.0.1")
 
 
+def is_listening(port: int) -> bool:
+    """Return whether somebody answers at a port of this machine."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
 def stop(daemon: subprocess.Popen[bytes], wanted: signal.Signals | None) -> None:
     """End a child: close its input or send it a signal, then kill it if it does not go."""
     if daemon.stdin:

@@ -15,9 +15,17 @@ from types import TracebackType
 from typing import Self
 
 from presage.errors import PresageError, UsageError
-from presage.testing.slurm import _accounting
+from presage.testing.slurm import _accounting, _rest
 from presage.testing.slurm._configuration import configuration
-from presage.testing.slurm._system import free_ports, make_folder, processes_with, read_line, stop, tail
+from presage.testing.slurm._system import (
+    free_ports,
+    is_listening,
+    make_folder,
+    processes_with,
+    read_line,
+    stop,
+    tail,
+)
 from presage.testing.slurm.jobs import SlurmJob, parse_job
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "slurmstepd", "sbatch", "sinfo", "scontrol", "scancel", "squeue")
@@ -27,16 +35,18 @@ _PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
 _CLOCK_VARIABLES = ("LD_PRELOAD=", "FAKETIME=", "FAKETIME_SHARED=")
 
 
-def missing_for_slurm(*, fast: bool = True, accounting: bool = False) -> str:
+def missing_for_slurm(*, fast: bool = True, accounting: bool = False, rest: bool = False) -> str:
     """Return why no cluster can be started here, as a reason to skip a test; empty if one can.
 
-    `fast` and `accounting` say whether the fast clock and a database of ended jobs are needed as well.
+    `fast`, `accounting` and `rest` say whether the fast clock, a database of ended jobs and slurmrestd are needed
+    as well.
     """
-    programs = [*PROGRAMS, *(["faketime"] if fast else []), *(_accounting.PROGRAMS if accounting else [])]
+    parts = [part for part, is_needed in ((_accounting, accounting), (_rest, rest)) if is_needed]
+    programs = [*PROGRAMS, *(["faketime"] if fast else []), *(name for part in parts for name in part.PROGRAMS)]
     missing = [name for name in programs if shutil.which(name, path=_PATH) is None]
-    if missing:
-        packages = f"{PACKAGES} {_accounting.PACKAGES}" if accounting else PACKAGES
-        return f"{', '.join(missing)} not found; install {packages}"
+    if missing or (rest and not _rest.has_tokens()):
+        packages = " ".join([PACKAGES, *(part.PACKAGES for part in parts)])
+        return f"{', '.join(missing) or 'auth/jwt'} not found; install {packages}"
     emulated = shutil.which("slurmctld", path=_PATH)
     if emulated and os.path.realpath(emulated).endswith("emulator"):
         return "slurmctld is the one of slurm-wlm-emulator, which runs no jobs; remove that package"
@@ -50,7 +60,8 @@ class SlurmCluster:
     `parameters` are SchedulerParameters (a value None is a bare word, like `defer`). `config` are lines of
     slurm.conf, which win over those written here. `partitions` are whole `PartitionName=` lines, one default
     partition of all nodes without them. With `accounting` there is a database that `sacct` reads, which takes
-    about 5 s more to start.
+    about 5 s more to start. With `rest` slurmrestd listens at `rest_socket` and, for those with a token, at
+    `rest_address`.
     """
 
     nodes: int = 4
@@ -61,9 +72,12 @@ class SlurmCluster:
     config: Mapping[str, object] = field(default_factory=dict)
     partitions: Sequence[str] = ()
     accounting: bool = False
+    rest: bool = False
     start_timeout_s: float = 60.0
     folder: Path = field(init=False)
     environment: dict[str, str] = field(init=False)
+    rest_socket: str = field(init=False, default="")
+    rest_address: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.cpus < 1 or self.rate < 1:
@@ -74,7 +88,7 @@ class SlurmCluster:
         self._clock_origin = (0.0, 0.0)
 
     def __enter__(self) -> Self:
-        if reason := missing_for_slurm(fast=self.rate > 1, accounting=self.accounting):
+        if reason := missing_for_slurm(fast=self.rate > 1, accounting=self.accounting, rest=self.rest):
             raise PresageError(f"Slurm cannot be started: {reason}")
         self.folder = make_folder()
         self.environment = {**os.environ, "PATH": _PATH, "SLURM_CONF": str(self.folder / "slurm.conf")}
@@ -159,12 +173,13 @@ class SlurmCluster:
         for name in ("log", "munge", "run", "spool", "state"):
             (self.folder / name).mkdir(mode=0o755)
         self._start_clock()
-        free = free_ports(self.nodes + 2)
-        ports = free[1:]
+        free = free_ports(self.nodes + 3)
+        ports = free[2:]
         accounting = _accounting.lines_of(self.folder, free[0]) if self.accounting else {}
+        tokens = _rest.lines_of(self.folder) if self.rest else {}
         text = configuration(
             self.folder, ports, node=f"CPUs={self.cpus} RealMemory={self.memory_mb}", rate=self.rate,
-            parameters=self.parameters, config={**accounting, **self.config}, partitions=self.partitions,
+            parameters=self.parameters, config={**accounting, **tokens, **self.config}, partitions=self.partitions,
         )  # fmt: skip
         (self.folder / "slurm.conf").write_text(text)
         (self.folder / "munge" / "key").touch(mode=0o600)
@@ -172,22 +187,31 @@ class SlurmCluster:
         self._start_daemon("munged", self._munged())
         self._wait((self.folder / "munge" / "sock").is_socket, "munged's socket", self.start_timeout_s)
         if self.accounting:
-            self._start_accounting(free[0])
+            self._start_accounting(free[0], tokens)
         conf = self.environment["SLURM_CONF"]
         self._start_daemon("slurmctld", ["slurmctld", "-D", "-i", "-f", conf])
         for number in range(1, self.nodes + 1):
             (self.folder / "spool" / f"n{number}").mkdir()
             self._start_daemon(f"slurmd.n{number}", ["slurmd", "-D", "-f", conf, "-N", f"n{number}"])
         self._wait(self._all_idle, f"{self.nodes} idle nodes", self.start_timeout_s)
+        if self.rest:
+            self._start_rest(free[1])
 
-    def _start_accounting(self, port: int) -> None:
+    def _start_rest(self, port: int) -> None:
+        socket = self.folder / "run" / "rest.sock"
+        self.rest_socket, self.rest_address = f"unix:{socket}", f"http://127.0.0.1:{port}"
+        for name, address in (("local", self.rest_socket), ("jwt", self.rest_address.removeprefix("http://"))):
+            self._start_daemon(f"slurmrestd.{name}", _rest.command(name, address, has_accounting=self.accounting))
+        self._wait(lambda: socket.is_socket() and is_listening(port), "slurmrestd", self.start_timeout_s)
+
+    def _start_accounting(self, port: int, tokens: Mapping[str, object]) -> None:
         (self.folder / "db").mkdir()
         # slurmdbd has no option for the database's socket; the client library reads this variable.
         self.environment["MYSQL_UNIX_PORT"] = str(self.folder / "db" / "sock")
         self.run(_accounting.install_command(self.folder), timeout_s=self.start_timeout_s)
         self._start_daemon("mariadbd", _accounting.database_command(self.folder))
         self._wait(lambda: self._succeeds(_accounting.ping_command(self.folder)), "mariadbd", self.start_timeout_s)
-        _accounting.write_configuration(self.folder, port)
+        _accounting.write_configuration(self.folder, port, tokens)
         self._start_daemon("slurmdbd", ["slurmdbd", "-D"])
         add = ["sacctmgr", "--immediate", "--quiet", "add", "cluster", "virtual"]
         self._wait(lambda: self._succeeds(add), "slurmdbd", self.start_timeout_s, poll_s=0.3)

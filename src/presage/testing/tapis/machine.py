@@ -39,6 +39,8 @@ class FakeJob:
     outcome: tuple[str, str, str] | None = None
     """Status, condition and words that it ends with once its output is archived."""
     is_cancelled: bool = False
+    entry_point: str = ""
+    """Words of a shell that come before its arguments, as its image has them."""
 
     @property
     def status(self) -> str:
@@ -58,7 +60,7 @@ class FakeJob:
         own = {f"_tapis{name}": self.facts[fact] for fact, name in names.items()} | {RATE_VARIABLE: rate}
         given = {pair["key"]: pair["value"] for pair in self._list("envVariables")}
         exports = [f"export {name}={value}" for name, value in {**own, **given}.items()]
-        command = " ".join(argument["arg"] for argument in self._list("appArgs"))
+        command = " ".join([self.entry_point, *(argument["arg"] for argument in self._list("appArgs"))])
         return "\n".join(["#!/bin/sh", *exports, f"exec {command}", ""])
 
     def _list(self, name: str) -> list[dict[str, Any]]:
@@ -81,7 +83,7 @@ class Machine:
         """Return the time here."""
         return datetime.fromtimestamp(self._now_s(), UTC).isoformat().replace("+00:00", "Z")
 
-    def submit(self, request: Mapping[str, Any], owner: str, tenant: str) -> FakeJob:
+    def submit(self, request: Mapping[str, Any], owner: str, tenant: str, entry_point: str = "") -> FakeJob:
         """Take a job over."""
         job_id = f"{uuid.uuid4()}-007"
         parameters = request.get("parameterSet") or {}
@@ -105,7 +107,7 @@ class Machine:
             }
             facts |= dict.fromkeys(("condition", "ended", "remoteJobId", "remoteStarted", "remoteEnded"))
             facts |= dict.fromkeys(("remoteSubmitted", "remoteResultInfo", "remoteOutcome", "lastMessage"))
-            job = self.jobs[job_id] = FakeJob(facts, parameters, folder)
+            job = self.jobs[job_id] = FakeJob(facts, parameters, folder, entry_point=entry_point)
             self._move(job, "PENDING")
         return job
 

@@ -63,6 +63,8 @@ class Services:
         self.signer = Signer()
         self.token_s = 14_400.0
         self.apps: dict[tuple[str, str], dict[str, Any]] = {}
+        self.entry_points: dict[str, str] = {}
+        """Of images, in words of a shell; those that are not here run their arguments."""
 
     def list_sites(self, call: Call) -> tuple[int, Any]:
         site = {"site_id": "here", "primary": True, "base_url": self.base_url, "services": ["jobs"]}
@@ -106,7 +108,9 @@ class Services:
     def submit_job(self, call: Call) -> tuple[int, Any]:
         request = {"execSystemLogicalQueue": self.system["batchDefaultLogicalQueue"], **call.body}
         self._check(request)
-        return 200, dict(self.machine.submit(request, call.user, TENANT).facts)
+        image = self.apps[request["appId"], request["appVersion"]].get("containerImage")
+        entry_point = self.entry_points.get(image or "", "")
+        return 200, dict(self.machine.submit(request, call.user, TENANT, entry_point).facts)
 
     def list_jobs(self, call: Call) -> tuple[int, Any]:
         return 200, listed(self._own(call.user), call.query, SUMMARY)
