@@ -52,7 +52,7 @@ CELLS = (
     Cell("anomalies", ("anomalies.py",), budget_min=5),
     Cell("synthesizers", ("synthesizers.py",), budget_min=150),
     Cell("estimators", ("estimators.py",), budget_min=30),
-    Cell("plane", ("plane.py",), budget_min=15),
+    Cell("plane", ("plane.py",), budget_min=25),
 )
 
 

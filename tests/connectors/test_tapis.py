@@ -17,7 +17,14 @@ from presage.connectors import CONNECTORS, Connector
 from presage.connectors.tapis import Application, Runtime, TapisConnector
 from presage.connectors.tapis.programs import run_program
 from presage.database import Database
-from presage.errors import ClusterRefusedError, ClusterTimeoutError, ConfigError, UsageError
+from presage.errors import (
+    ClusterRefusedError,
+    ClusterTimeoutError,
+    ClusterUnreachableError,
+    ConfigError,
+    UsageError,
+)
+from presage.orchestrator.embedded import Clusters
 from presage.orchestrator.jobs import FINAL, Ending, Order, Place
 from presage.orchestrator.plane import Pace, Plane
 from presage.orchestrator.store import Store
@@ -259,6 +266,73 @@ def test_settings_come_from_the_environment(tapis: FakeTapis, monkeypatch: pytes
         kind()
     monkeypatch.setenv("PRESAGE_TAPIS_URL", tapis.base_url)
     assert kind().find("a") is None
+
+
+@pytest.fixture
+def settings_file(tapis: FakeTapis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A settings file that says which Tapis and which system, and not who asks."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "presage.toml"
+    file.write_text(f'[tapis]\nbase_url = "{tapis.base_url}"\nsystem = "{FakeTapis.system}"\n')
+    return file
+
+
+def add_settings(file: Path, *lines: str) -> None:
+    file.write_text(file.read_text() + "".join(f"{line}\n" for line in lines))
+
+
+def test_settings_come_from_a_file_and_the_environment_wins(
+    settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_settings(
+        settings_file,
+        f'username = "{FakeTapis.username}"',
+        f'password = "{FakeTapis.password}"',
+        'app_id = "trainer"',
+        'image = "docker://example.org/trainer:1"',
+        'runtime = "DOCKER"',
+        'container_arguments = ["--gpus all"]',
+    )
+    monkeypatch.setenv("PRESAGE_TAPIS_IMAGE", "docker://example.org/trainer:2")
+    connector = TapisConnector()
+    assert connector.find("a") is None
+    assert connector.application == Application(
+        "trainer",
+        "1",
+        "docker://example.org/trainer:2",
+        Runtime.DOCKER,
+        container_arguments=("--gpus all",),
+    )
+
+
+def test_a_token_in_a_file_is_read_again_when_it_ends(tapis: FakeTapis, settings_file: Path) -> None:
+    def token(lifetime_s: float) -> str:
+        return tapis.services.signer.sign({"tapis/username": FakeTapis.username}, lifetime_s) + "\n"
+
+    add_settings(settings_file, 'token_file = "token"')
+    connector = TapisConnector()
+    with pytest.raises(ClusterUnreachableError, match=r"'token': No such file.*Write one there"):
+        connector.find("a")
+    file = settings_file.with_name("token")
+    file.write_text(token(30))  # which is too little to be used twice
+    assert connector.find("a") is None
+    file.write_text(token(1000))
+    assert connector.find("a") is None
+    file.unlink()
+    assert connector.find("a") is None
+
+
+def test_a_plane_may_have_the_tapis_of_the_settings(settings_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'token'.*PRESAGE_TAPIS_TOKEN.*\[tapis\]"):
+        Clusters(tapis=True).connect(tmp_path)
+    assert "tapis" not in Clusters().connect(tmp_path)
+    add_settings(settings_file, f'username = "{FakeTapis.username}"', f'password = "{FakeTapis.password}"')
+    connectors = Clusters(tapis=True).connect(tmp_path)
+    assert set(connectors) == {"local", "simulated", "tapis"}
+    assert connectors["tapis"].find("a") is None
+    add_settings(settings_file, 'runtime = "PODMAN"')
+    with pytest.raises(ConfigError, match=r"tapis\.runtime.*presage\.toml"):
+        Clusters(tapis=True).connect(tmp_path)
 
 
 @pytest.mark.parametrize(("peak", "code"), [(1000, 0), (None, 3)])

@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from presage.connectors import Submission
@@ -249,6 +249,7 @@ def test_a_job_of_tapis_becomes_ours() -> None:
     assert status.end_time == datetime(2026, 7, 12, 23, 56, 42, 411_522, tzinfo=UTC)  # not when all was copied
 
 
+@settings(deadline=None)  # the first client of a process takes long to make
 @given(
     result=JSON
     | st.lists(st.fixed_dictionaries({"uuid": st.just(JOB), "status": JSON, "tags": JSON, "created": JSON}))

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,10 @@ def slurm() -> Iterator[SlurmCluster]:
         "JobAcctGatherType": "jobacct_gather/linux", "JobAcctGatherFrequency": 20,
         "JobAcctGatherParams": "OverMemoryKill",
     }  # fmt: skip
-    with SlurmCluster(nodes=2, cpus=2, rate=RATE, parameters=intervals, config=config) as cluster:
+    partitions = ["PartitionName=main Nodes=ALL Default=YES State=UP", "PartitionName=better Nodes=n2 State=UP"]
+    with SlurmCluster(
+        nodes=2, cpus=2, rate=RATE, parameters=intervals, config=config, partitions=partitions
+    ) as cluster:
         yield cluster
 
 
@@ -130,14 +134,35 @@ def test_a_training_past_its_limit_is_told_saves_and_is_done_by_the_next_jobs(si
     script = f"exec {sys.executable} {site.folder / 'train.py'}"
     done = site.finish(site.hand_over(script, place=limit, work_s=EPOCHS * 30.0))
     assert done.phase is Phase.COMPLETED, done
-    assert [each.ending for each in done.sub_jobs[:-1]] == [Ending.CONTINUED] * (len(done.sub_jobs) - 1)
-    assert len(done.sub_jobs) >= 2
+    worked = [each for each in done.sub_jobs if not each.is_cancelled_by_us]  # one more may have been in the queue
+    assert [each.ending for each in worked] == [Ending.CONTINUED] * (len(worked) - 1) + [Ending.COMPLETED]
+    assert len(worked) >= 2
     epochs = (site.folder / "run" / "epochs").read_text().split()
     assert epochs == [str(number) for number in range(EPOCHS)]  # each once: nothing was lost
     assert done.progress is not None
     assert (done.progress.done, done.progress.total) == (EPOCHS, EPOCHS)
     kinds = [event.kind for event, _ in read_events(site.folder / "run" / EVENTS_FILE)]
-    assert kinds.count("started") == len(done.sub_jobs)
+    assert kinds.count("started") == len(worked)
+
+
+def test_a_training_works_on_lesser_nodes_until_better_ones_come(site: Site) -> None:
+    (site.folder / "train.py").write_text(TRAINING)
+    somebody = ["sbatch", "--parsable", "-p", "better", "--exclusive", "--wrap", "sleep 250"]
+    site.slurm.run(somebody)
+    better = Place("slurm", "better", walltime_s=50_000.0, memory_bytes=100 * MIB, work_s=10_000)
+    main = replace(better, partition="main", work_s=40_000)
+    site.plane = Plane(
+        site.store, site.plane.connectors, pace=PACE, now=site.now,
+        waits=lambda _, place: 20_000.0 if place.partition == "better" else 0.0,
+    )  # fmt: skip
+    script = f"exec {sys.executable} {site.folder / 'train.py'}"
+    done = site.finish(site.hand_over(script, places=(better, main), name="train"))
+    assert done.phase is Phase.COMPLETED, done
+    assert site.rules(done) == ["first", "work-meanwhile", "relieved", "finish"]
+    endings = {each.place.partition: each.ending for each in done.sub_jobs}
+    assert endings == {"better": Ending.COMPLETED, "main": Ending.MOVED}
+    epochs = (site.folder / "train" / "epochs").read_text().split()
+    assert epochs == [str(number) for number in range(EPOCHS)]  # each once, by one of the two
 
 
 def test_a_run_that_does_not_listen_is_cut_off_and_goes_on(site: Site) -> None:

@@ -20,6 +20,15 @@ def up(
     port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="0: any that is free.")] = 8377,
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     slurm: Annotated[bool, typer.Option("--slurm", help="Also submit to the Slurm of this machine.")] = False,
+    slurm_rest: Annotated[
+        str | None,
+        typer.Option(
+            "--slurm-rest",
+            metavar="ADDRESS",
+            help="Also submit through this slurmrestd: http://HOST:PORT or unix:/PATH.",
+        ),
+    ] = None,
+    tapis: Annotated[bool, typer.Option("--tapis", help="Also submit to the Tapis of the settings.")] = False,
     kafka: Annotated[
         str | None,
         typer.Option(
@@ -62,7 +71,7 @@ def up(
             _say(address, token, json=json)
 
         set_up_journal(log_format)
-        clusters = Clusters(slurm=slurm, simulated_rate=rate)
+        clusters = Clusters(slurm=slurm, slurm_rest=slurm_rest, tapis=tapis, simulated_rate=rate)
         run_service(host, port, clusters, announce, kafka=kafka, reached_at=reached_at)
     if not json:
         tell("Stopped. Jobs that run here go on, and are looked after again with the next `presage up`.")

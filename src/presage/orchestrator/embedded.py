@@ -27,6 +27,8 @@ class Clusters:
     """Which clusters a plane of this machine knows."""
 
     slurm: bool = False
+    slurm_rest: str | None = None
+    """The address of a slurmrestd."""
     tapis: bool = False
     """The one of the settings `[tapis]`."""
     simulated_rate: float = 60.0
@@ -34,7 +36,7 @@ class Clusters:
     @property
     def pace(self) -> Pace:
         """How often they are asked."""
-        return Pace() if self.slurm or self.tapis else QUICK
+        return Pace() if self.slurm or self.slurm_rest or self.tapis else QUICK
 
     def connect(self, home: Path) -> dict[str, Connector]:
         """Return the connectors by the names that places use. Raises ConfigError for settings that are missing."""
@@ -51,6 +53,10 @@ class Clusters:
             from presage.connectors.slurm import SlurmConnector
 
             connectors["slurm"] = SlurmConnector()
+        if self.slurm_rest is not None:
+            from presage.connectors.slurm.rest import SlurmRestConnector
+
+            connectors["slurm-rest"] = SlurmRestConnector(self.slurm_rest)
         if self.tapis:
             from presage.connectors.tapis import TapisConnector
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from presage.client.run import EXIT_TO_BE_CONTINUED, FOLDER_VARIABLE
 from presage.connectors.simulated.partitions import partitions_of
-from presage.connectors.simulated.work import HELD, environment_of, fate_of, is_held, keep_what_was_saved
+from presage.connectors.simulated.work import (
+    HELD,
+    environment_of,
+    fate_of,
+    is_held,
+    keep_what_was_saved,
+    tell_progress,
+)
 from presage.traces.schema import Outcome
 
 if TYPE_CHECKING:
@@ -37,6 +44,8 @@ def advance(state: sqlite3.Connection, now_s: float) -> None:
         ).fetchone()
         if due is None:
             return
+        if due["will_be"] != Outcome.OUT_OF_MEMORY:
+            tell_progress(state, due, due["end_s"])  # as programs do before they end, whoever asks and when
         keep_what_was_saved(state, due, due["end_s"])
         state.execute("UPDATE jobs SET state = will_be WHERE id = ?", (due["id"],))
         start_what_fits(state, due["end_s"])
