@@ -17,6 +17,7 @@ from presage.clusters.charges import Share
 from presage.clusters.systems import Scheduler
 from presage.estimators import ScriptWorkload, Spread
 from presage.estimators.scripts import read_script, stamp_of
+from presage.helper.places import jobs_place
 from presage.planner.plan import Leg, Plan, Strategy
 from presage.testing import SlurmCluster, make_job, make_trace, missing_for_slurm
 from tests.cli.conftest import Presage
@@ -181,6 +182,16 @@ def test_the_local_machine_runs_what_is_submitted(at_home: Presage) -> None:
     assert not Path("pwned").exists()
 
 
+def test_a_managed_script_may_run_in_other_partitions_with_more_or_fewer_workers(at_home: Presage) -> None:
+    script = write("train.sbatch", SCRIPT)
+    options = ["--also", "long", "--also", "preempt", "--elastic", "1:4:cores"]
+    done = at_home("submit", "--on", "local", "--managed", "--keep", "--json", *options, script)
+    assert done.exit_code == 0, done.err
+    job = jobs_place().job(done.document["job_id"])
+    assert [each["partition"] for each in job["order"]["places"]] == [None, "long", "preempt"]
+    assert job["order"]["elastic"] == {"least": 1, "most": 4, "unit": "cores", "efficiency": 0.6}
+
+
 def test_nothing_is_changed_where_nobody_can_be_asked(at_home: Presage) -> None:
     script = write("train.sbatch", SCRIPT.replace(" --mem=64G", ""))
     done = at_home("submit", "--on", "local", "--history", history(script), script)
@@ -217,6 +228,10 @@ def test_a_person_is_asked(
         (["train.sbatch", "--", "stray"], "'stray' is no option of sbatch"),
         (["none.sbatch"], "none.sbatch cannot be read"),
         (["--on", "slum", "train.sbatch"], "Did you mean 'slurm'"),
+        (["--also", "long", "train.sbatch"], "about jobs that are --managed"),
+        (["--managed", "--elastic", "8:1", "train.sbatch"], "LEAST:MOST, like 1:8"),
+        (["--managed", "--elastic", "1:8:hosts", "train.sbatch"], "one of nodes, cores, gpus"),
+        (["--managed", "train.sbatch", "--", "--nice=3"], "'--nice=3' would be lost"),
     ],
 )
 def test_wrong_calls_say_what_is_wrong(at_home: Presage, call: list[str], problem: str) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -103,3 +105,12 @@ def test_what_torch_holds_of_gpus_is_told(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setitem(__import__("sys").modules, "torch", Torch)  # type: ignore[arg-type]  # enough of one
     assert Meter().read()["gpu_max_bytes"] == 201
+
+
+def test_the_memory_of_the_process_that_started_it_is_not_counted() -> None:
+    held = bytearray(400 << 20)
+    held[:: 1 << 12] = b"x" * len(held[:: 1 << 12])  # so that it is really there
+    code = "from presage.client.utilization import Meter; print(Meter().read()['max_rss_bytes'])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 1 << 20 < float(told) < 300 << 20
+    assert len(held) == 400 << 20

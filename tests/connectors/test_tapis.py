@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 
+from presage.client.callbacks import KINDS
 from presage.client.run import EXIT_TO_BE_CONTINUED
 from presage.connectors import CONNECTORS, Connector
 from presage.connectors.tapis import Application, Runtime, TapisConnector
@@ -25,7 +26,7 @@ from presage.errors import (
     UsageError,
 )
 from presage.orchestrator.embedded import Clusters
-from presage.orchestrator.jobs import FINAL, Ending, Order, Place
+from presage.orchestrator.jobs import FINAL, Ending, ManagedJob, Order, Place
 from presage.orchestrator.plane import Pace, Plane
 from presage.orchestrator.store import Store
 from presage.testing.connectors import LONG_S, ConnectorContract
@@ -364,6 +365,44 @@ def test_a_program_without_an_answer_is_an_error(tapis: FakeTapis) -> None:
         run_program(connector, "slow", ["sleep", "1000"], b"", walltime_s=36_000, timeout_s=0.5)
     with pytest.raises(ClusterRefusedError, match="No such file"):
         run_program(connector, "absent", ["/no/such/program"], b"", timeout_s=30)
+
+
+def test_a_plane_hears_what_a_job_tells_tapis(tapis: FakeTapis, tmp_path: Path) -> None:
+    """A job that writes nothing into its folder; what is read twice is heard once."""
+    store = Store(Database(f"sqlite:///{tmp_path / 'plane.sqlite'}"))
+    connector = connect(tapis.base_url)
+    pace = Pace(least_pause_s=0, most_pause_s=0, visit_s=0)
+    place = Place("tapis", walltime_s=36_000)
+    job = store.add("ann", Order("teller", "#!/bin/sh\nsleep 1000\n", (place,), run_folder=str(tmp_path / "run")))
+
+    def told(until: Callable[[ManagedJob], bool]) -> list[str]:
+        plane = Plane(store, {"tapis": connector}, pace=pace)  # a new one each time, which remembers nothing
+        deadline_s = time.monotonic() + 30
+        while not until(store.get(job.job_id)) and time.monotonic() < deadline_s:
+            plane.step()
+        assert until(store.get(job.job_id))
+        plane.step()
+        return [each.kind for each in store.events(job_id=job.job_id) if each.kind in KINDS]
+
+    told(lambda job: any(each.status and each.status.state is Outcome.RUNNING for each in job.sub_jobs))
+    there = store.get(job.job_id).sub_jobs[0].cluster_job_id
+    assert there is not None
+    connector.tell(there, {"done": 3, "total": 50, "unit": "epochs"})
+    connector.tell(there, {"loss": 0.5}, "performance")
+    for nothing in ({"done": float("nan")}, {}):
+        connector.tell(there, nothing)
+    connector.tell(there, {"done": 1}, "weather")
+    assert told(lambda job: bool(job.progress and job.progress.metrics)) == ["performance", "progress"]
+    connector.tell(there, {"done": 6, "total": 50})
+    assert told(lambda job: bool(job.progress and job.progress.done == 6)) == [
+        "performance",
+        "progress",
+        "progress",
+    ]
+    heard = store.get(job.job_id).progress
+    assert heard is not None
+    assert (heard.total, heard.metrics) == (50, {"loss": 0.5})
+    connector.cancel([there])
 
 
 CASCADE = f"""#!/bin/sh

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from presage.connectors.tapis import Application, Runtime, client, connector
 from presage.connectors.tapis.client import TapisClient
 from presage.connectors.tapis.connector import TapisConnector
 from presage.connectors.tapis.discovery import make_system
+from presage.connectors.tapis.events import KIND, HistoryEvent, message_in
 from presage.connectors.tapis.jobs import parse_job, parse_result, statuses
 from presage.connectors.tapis.payload import MAX_CHARS, unpack
 from presage.connectors.tapis.requests import job_name, job_request
@@ -287,6 +289,39 @@ def test_node_types_of_nearly_the_same_size_are_kept_apart() -> None:
     sizes = [system.node_type(partition.node_types[0]).memory_bytes // 2**20 for partition in system.partitions]
     assert sizes == [2048, 2050, 2048]
     assert [node_type.count for node_type in system.node_types] == [None, None]
+
+
+WHEN = datetime(2026, 7, 12, 23, 56, 42, 411_522, tzinfo=UTC)
+
+
+def test_a_user_event_is_a_message_with_a_number_that_stays() -> None:
+    first = message_in(HistoryEvent(WHEN, KIND, "progress", '{"done": 3, "total": 50, "kind": "other"}'))
+    assert first == {"done": 3, "total": 50, "kind": "progress", "time": WHEN.isoformat(), "sequence": ANY}
+    later = message_in(HistoryEvent(WHEN + timedelta(microseconds=1), KIND, "performance", '{"loss": 0.5}'))
+    assert later is not None
+    assert later["metrics"] == {"loss": 0.5}
+    milliseconds = int(WHEN.timestamp() * 1000)
+    assert milliseconds << 11 < first["sequence"] < later["sequence"] < (milliseconds + 1) << 11
+    numbered = message_in(HistoryEvent(WHEN, KIND, "utilization", '{"cpu": 0.5, "sequence": 7}'))
+    assert numbered is not None
+    assert numbered["sequence"] == 7
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        HistoryEvent(WHEN, "JOB_NEW_STATUS", "progress", "{}"),
+        HistoryEvent(WHEN, KIND, "finished", "{}"),
+        HistoryEvent(None, KIND, "progress", "{}"),
+        HistoryEvent(WHEN, KIND, "progress", "[1, 2]"),
+        HistoryEvent(WHEN, KIND, "progress", '{"done": NaN}'),
+        HistoryEvent(WHEN, KIND, "progress", "half of it"),
+        HistoryEvent(WHEN, KIND, "progress", "[" * 16_000),
+        HistoryEvent(WHEN, KIND, "progress", '{"done": ' + "9" * 10_000 + "}"),
+    ],
+)
+def test_other_events_are_no_messages(event: HistoryEvent) -> None:
+    assert message_in(event) is None
 
 
 def submission(**more: Any) -> Submission:

@@ -100,3 +100,15 @@ def test_a_chain_grows_while_that_pays(world: World, tmp_path: Path, scaling: fl
     assert [each.place.nodes for each in job.sub_jobs][: len(sizes)] == sizes
     reasons = [each["reason"] for each in world.store.decisions(job.job_id)]
     assert any("with 2 nodes instead of 1" in reason for reason in reasons)
+
+
+def test_more_workers_that_the_cluster_refuses_are_not_asked_for_again(world: World, tmp_path: Path) -> None:
+    world.cluster = SimulatedConnector(tmp_path / "small.sqlite", nodes=3, clock=world.seconds)
+    world.plane = world.make_plane()
+    environment = {WORK: "3000", SCALING: "1"}
+    order = replace(
+        ORDER, environment=environment, run_folder=str(tmp_path / "run"), elastic=Elastic(1, 8), signal_before_s=30
+    )
+    job = world.run_to_the_end(world.store.add("ann", order))
+    assert job.phase is Phase.COMPLETED
+    assert [each.place.nodes for each in job.sub_jobs if each.ending is Ending.REFUSED] == [4]

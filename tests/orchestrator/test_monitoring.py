@@ -156,3 +156,15 @@ def test_no_document_is_a_traceback(document: Any, changes: dict[str, Any]) -> N
         parse_order(document)
     with contextlib.suppress(InputError):
         parse_order({**GOOD, **changes})
+
+
+def test_the_one_that_was_submitted_first_is_heard_when_it_works_last(tmp_path: Path) -> None:
+    lines = [
+        line("progress", 10, done=2, total=10, sub_job=2, sequence=50),
+        line("progress", 20, done=6, total=10, sub_job=1, sequence=70),  # it took over
+        line("progress", 15, done=4, total=10, sub_job=2, sequence=51),  # and this comes late
+    ]
+    (tmp_path / EVENTS_FILE).write_bytes(b"".join(lines))
+    progress, _ = read(tmp_path)
+    assert progress is not None
+    assert progress.done == 6

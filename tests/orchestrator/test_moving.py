@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -13,10 +14,15 @@ from typing import Any
 
 import pytest
 
+from presage.client.run import EXIT_TO_BE_CONTINUED
+from presage.connectors._base import JobStatus, Submission
 from presage.connectors.simulated import MEMORY, WORK, SimulatedConnector, SimulatedPartition
+from presage.errors import ClusterBusyError
+from presage.orchestrator.actions import Action, next_sub_job
 from presage.orchestrator.holding import hold, let_go, script_that_holds
 from presage.orchestrator.jobs import FINAL, Ending, ManagedJob, Order, Phase, Place, SubJob
 from presage.orchestrator.plane import Pace
+from presage.orchestrator.rules import Decision
 from presage.orchestrator.submissions import submission_of
 from presage.traces.schema import Outcome
 from tests.orchestrator.conftest import BEGIN, SCRIPT, World
@@ -208,3 +214,166 @@ def test_a_real_shell_holds_until_the_file_is_gone(tmp_path: Path) -> None:
             shell.wait(0.3)
         let_go(job, 2)
         assert shell.communicate(timeout=30)[0] == "works\n"
+
+
+def test_work_that_is_done_is_done_whatever_still_waits_to_take_over(make_site: MakeSite, tmp_path: Path) -> None:
+    site = make_site(20 * HOUR_S)
+    site.free_at = site.world.now + timedelta(hours=2)  # as is foretold: they come much later
+    job = site.run(site.hand_over(tmp_path))
+    assert site.rules(job) == ["first", "work-meanwhile", "finish"]
+    assert site.took_s(job) == pytest.approx(WORK_S, abs=5 * STEP_S)
+
+
+def test_a_job_that_took_over_has_a_successor_that_waits_for_it(make_site: MakeSite, tmp_path: Path) -> None:
+    site = make_site(2 * HOUR_S)
+    job = site.pass_time(site.hand_over(tmp_path), HOUR_S)
+    took_over = replace(
+        job.sub_jobs[0], takes_over=None, status=JobStatus(job.sub_jobs[0].cluster_job_id or "", Outcome.RUNNING)
+    )
+    left = replace(job.sub_jobs[1], ending=Ending.MOVED, moves_to=took_over.place)
+    job = replace(job, sub_jobs=(took_over, left))
+    successor = next_sub_job(job, Decision("overlap", Action.SUBMIT_SUCCESSOR, "", {}))
+    assert successor.follows == took_over.cluster_job_id
+    joined = next_sub_job(job, Decision("join-queue", Action.JOIN, "", {"join_at": "sim/slow"}))
+    assert joined.takes_over == took_over.number
+
+
+def test_a_place_that_refuses_is_not_asked_again_and_the_job_stays_where_it_is(
+    make_site: MakeSite, tmp_path: Path
+) -> None:
+    site = make_site(2 * HOUR_S)
+    too_large = replace(SLOW, nodes=7)
+    job = site.run(site.hand_over(tmp_path, places=(FAST, too_large)))
+    assert ways(job) == [("fast", Ending.COMPLETED), ("slow", Ending.REFUSED)]
+
+
+def test_a_job_that_is_refused_where_it_was_moved_to_goes_back(make_site: MakeSite, tmp_path: Path) -> None:
+    site = make_site(2 * HOUR_S)
+    too_large = replace(SLOW, nodes=7)
+    job = site.hand_over(tmp_path, places=(FAST, too_large), script="#!/usr/bin/env python3\n")
+    job = site.pass_time(job, 600)
+    site.free_at += timedelta(hours=8)
+    job = site.run(job)
+    assert site.rules(job) == ["first", "move-waiting", "moved", "refused", "finish"]
+    assert ways(job) == [("fast", Ending.MOVED), ("slow", Ending.REFUSED), ("fast", Ending.COMPLETED)]
+
+
+@pytest.mark.parametrize("cancelled", [0, 1])
+def test_who_cancels_one_of_two_is_heeded(make_site: MakeSite, tmp_path: Path, cancelled: int) -> None:
+    site = make_site(2 * HOUR_S)
+    job = site.pass_time(site.hand_over(tmp_path), 900)
+    site.world.cluster.cancel([job.sub_jobs[cancelled].cluster_job_id or ""])
+    job = site.pass_time(job, 1000)
+    if cancelled == 1:  # the one that worked
+        assert job.phase is Phase.CANCELLED
+    else:
+        assert site.rules(job) == ["first", "work-meanwhile"]  # and not again
+        site.run(job)
+
+
+def test_a_plane_that_dies_before_it_tells_a_job_to_save_leaves_that_to_the_next(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(2 * HOUR_S)
+    job = site.pass_time(site.hand_over(tmp_path), 2 * HOUR_S - 200)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedConnector, "signal", _fail)
+        job = site.pass_time(job, 400)
+    assert site.rules(job)[-1] == "relieved"
+    job = site.run(job)
+    assert job.sub_jobs[1].status is not None
+    assert job.sub_jobs[1].status.exit_code == EXIT_TO_BE_CONTINUED
+
+
+def test_what_the_plane_takes_back_is_never_taken_for_somebodys_will(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(2 * HOUR_S)
+    free_at, site.free_at = site.free_at, site.world.now
+    hardly_faster = replace(FAST, work_s=3.99 * HOUR_S)
+    job = site.pass_time(site.hand_over(tmp_path, places=(hardly_faster, SLOW)), STEP_S)
+    site.free_at = free_at
+    job = site.pass_time(job, 2 * HOUR_S - 300)
+    with monkeypatch.context() as patch:
+        patch.setattr(SimulatedConnector, "cancel", _fail)
+        job = site.pass_time(job, 400)
+    assert site.rules(job)[-1] == "relief-too-late"
+    assert [each.is_cancelled_by_us for each in job.sub_jobs] == [True, False]
+    assert ways(site.pass_time(job, 400)) == [("fast", Ending.CANCELLED), ("slow", None)]
+
+
+def test_a_file_that_another_run_left_in_the_folder_holds_nobody(make_site: MakeSite, tmp_path: Path) -> None:
+    site = make_site(600)
+    job = site.hand_over(tmp_path)
+    (tmp_path / "run").mkdir()
+    hold(job, 1)
+    assert site.took_s(site.run(job)) < 2 * HOUR_S
+
+
+@pytest.mark.parametrize("action", ["join", "move", "hand-over"])
+def test_a_rule_that_asks_at_the_wrong_moment_changes_nothing(
+    make_site: MakeSite, tmp_path: Path, action: str
+) -> None:
+    site = make_site(600)
+    plane = site.world.plane
+    plane.rules = replace(
+        plane.rules, advisors=(("eager", lambda facts: (action, "now") if facts["sub_jobs"] else None),)
+    )
+    job = site.pass_time(site.hand_over(tmp_path, places=(FAST,)), 900)
+    assert ways(job) == [("fast", None)]
+
+
+def test_better_nodes_that_come_while_the_lesser_ones_have_no_room_are_used(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(2 * HOUR_S)
+    submit = SimulatedConnector.submit
+
+    def full(cluster: SimulatedConnector, submission: Submission) -> str:
+        if submission.partition == "slow":
+            raise ClusterBusyError("you have as many jobs as you may have")
+        return submit(cluster, submission)
+
+    monkeypatch.setattr(SimulatedConnector, "submit", full)
+    job = site.pass_time(site.hand_over(tmp_path), 600)
+    assert site.rules(job) == ["first", "work-meanwhile"]
+    site.free_up()
+    monkeypatch.setattr(site.world.plane, "check_room", _is_full)  # others find it full, time and again
+    job = site.run(job)
+    assert site.took_s(job) < 1.5 * HOUR_S
+    assert [each.cluster_job_id is None for each in job.sub_jobs] == [False, True]
+
+
+def test_a_job_that_fails_while_another_waits_to_take_over_is_judged_at_once(
+    make_site: MakeSite, tmp_path: Path
+) -> None:
+    site = make_site(2 * HOUR_S)
+    job = site.pass_time(site.hand_over(tmp_path), 900)
+    site.world.cluster.interrupt(job.sub_jobs[1].cluster_job_id or "", Outcome.FAILED)
+    job = site.pass_time(job, 1000)
+    assert site.rules(job) == ["first", "work-meanwhile", "successor-unfit", "give-up"]
+    assert (job.phase, site.at_work(job)) == (Phase.FAILED, [])
+
+
+def test_a_job_is_not_put_beside_another_for_ever(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = make_site(2 * HOUR_S)
+    job = site.hand_over(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "touch", _is_disk_full)
+        job = site.pass_time(job, 1200)
+    assert len(job.sub_jobs) == 4
+    assert site.run(job).sub_jobs[0].ending is Ending.COMPLETED
+
+
+def _fail(*_: Any) -> None:
+    raise RuntimeError("killed")
+
+
+def _is_full(_: str) -> None:
+    raise ClusterBusyError("others were told so")
+
+
+def _is_disk_full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

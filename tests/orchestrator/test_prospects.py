@@ -75,6 +75,17 @@ def test_without_forecasts_nothing_is_said(waits_s: dict[str | None, float | Non
     assert prospects(waits_s) == prospects(waits_s, WAITING) == Prospects()
 
 
+def test_without_any_expectation_waits_alone_are_compared() -> None:
+    places = tuple(Place("sim", name, walltime_s=3600) for name in ("one", "two"))
+    order = Order("train", "#!/bin/sh\n", places)
+    found = prospects({"one": 4000, "two": 400}, order=order)
+    assert found.move is not None
+    assert (found.move.place.partition, found.move.gain_s) == ("two", 3600)
+    assert found.move.gain_share == pytest.approx(3600 / 7600)
+    running = replace(RUNNING, place=places[0])
+    assert prospects({"one": 0, "two": 0}, running, order=order) == Prospects()
+
+
 def test_a_chain_waits_only_for_what_does_not_pass_while_it_runs() -> None:
     place = Place("sim", limit_s=1000)
     assert done_in_s(place, 300, 900) == 1200

@@ -179,7 +179,7 @@ def test_a_successor_that_its_owner_cancelled_is_not_submitted_again(world: Worl
 
 def test_work_that_is_done_is_done_whatever_became_of_the_successor(world: World, make_order: MakeOrder) -> None:
     world.plane = world.make_plane(waits=lambda *_: 400.0)
-    job = world.store.add("ann", make_order(work_s=590, work_expected_s=700))
+    job = world.store.add("ann", make_order(work_s=560, work_expected_s=700))
     world.pass_time(200)
     world.cluster.cancel(["2"])
     assert world.run_to_the_end(job).phase is Phase.COMPLETED
@@ -188,11 +188,10 @@ def test_work_that_is_done_is_done_whatever_became_of_the_successor(world: World
 def test_a_job_that_was_stopped_before_it_was_submitted_never_is(world: World, make_order: MakeOrder) -> None:
     job = world.store.add("ann", make_order())
 
-    def stop_first(*_: Any) -> float:
+    def stop_first(_: Any) -> None:
         world.store.stop(job.job_id)
-        return 0.0
 
-    world.plane = world.make_plane(waits=stop_first)
+    world.plane = world.make_plane(rules=replace(load_rules(), advisors=(("stop", stop_first),)))
     world.pass_time(100)
     assert world.store.get(job.job_id).phase is Phase.CANCELLED
     assert world.cluster.statuses(["1"]) == {}
@@ -278,8 +277,8 @@ def test_a_successor_that_never_arrived_is_not_submitted_when_all_is_done(
             return super().submit(submission)
 
     cluster = NoSecond(world.folder / "c.sqlite", clock=world.seconds)
-    world.plane = world.make_plane(connectors={"sim": cluster}, waits=lambda *_: 500.0, pace=Pace(settle_s=400))
-    done = world.run_to_the_end(world.store.add("ann", make_order(work_s=590, work_expected_s=700)))
+    world.plane = world.make_plane(connectors={"sim": cluster}, waits=lambda *_: 500.0, pace=Pace(settle_s=600))
+    done = world.run_to_the_end(world.store.add("ann", make_order(work_s=580, work_expected_s=700)))
     assert done.phase is Phase.COMPLETED
     assert cluster.submitted == 2
 
@@ -348,3 +347,17 @@ def test_a_cluster_that_takes_no_more_for_now_is_asked_again_by_one_job_on_behal
     for job in jobs:
         done = world.run_to_the_end(job, 400)
         assert (done.phase, len(done.sub_jobs)) == (Phase.COMPLETED, 1)
+
+
+def test_a_job_that_a_cluster_had_no_room_for_is_not_looked_for(
+    world: World, make_order: MakeOrder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Full(tmp_path / "full.sqlite", clock=world.seconds)
+    looked_for: list[str] = []
+    monkeypatch.setattr(cluster, "find", looked_for.append)
+    world.plane = world.make_plane(connectors={"sim": cluster})
+    job = world.store.add("ann", make_order(work_s=100))
+    world.pass_time(300)
+    cluster.has_room = True
+    assert world.run_to_the_end(job, 400).phase is Phase.COMPLETED
+    assert looked_for == []

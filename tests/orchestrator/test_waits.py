@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,8 @@ from presage.testing.traces import make_job, make_trace
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PLACE = Place("sim", nodes=2, walltime_s=3600)
-JOB = ManagedJob("j", "ann", Order("train", "#!/bin/sh\n", (PLACE,)), Phase.ACTIVE, NOW)
+ELSEWHERE = replace(PLACE, partition="other")
+JOB = ManagedJob("j", "ann", Order("train", "#!/bin/sh\n", (PLACE, ELSEWHERE)), Phase.ACTIVE, NOW)
 
 
 class Telling(SimulatedConnector):
@@ -71,6 +73,9 @@ def test_the_cluster_is_asked_once_for_all_jobs_of_a_shape_until_the_answer_is_o
         answers = [waits(JOB, PLACE) for _ in range(100)]
         assert answers == pytest.approx([300.0] * 100, abs=5)  # half of what schedulers say is what is usual
         assert [(each.nodes, each.walltime_s) for each in cluster.asked] == [(2, 3600)]
+        waits(JOB, replace(PLACE, walltime_s=3700.0))
+        waits(replace(JOB, order=replace(JOB.order, name="another")), PLACE)
+        assert len(cluster.asked) == 1
         waits(JOB, replace(PLACE, nodes=3))
         assert len(cluster.asked) == 2
         clock.now_s, cluster.wait_s = FRESH_S + 1, 60.0
@@ -85,6 +90,8 @@ def test_nobody_waits_long_for_a_cluster_that_is_slow(tmp_path: Path, monkeypatc
     cluster.goes_on.clear()
     with asking(cluster) as waits:
         assert waits(JOB, PLACE) is None
+        one_place = replace(JOB, owner="bob", order=replace(JOB.order, places=(PLACE,)))
+        assert waits(one_place, PLACE) is None  # and this one not even so long
         cluster.goes_on.set()
         _settled(waits)
         assert waits(JOB, PLACE) == pytest.approx(300, abs=5)
@@ -114,3 +121,17 @@ def test_where_the_cluster_says_nothing_the_waits_of_our_own_jobs_count(tmp_path
 def _settled(waits: Waits) -> None:
     """Wait until everything that was asked has been answered."""
     waits._asking.submit(lambda: None).result(60)
+
+
+def test_many_new_shapes_hold_a_plane_up_no_longer_than_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PATIENCE_S", 0.1)
+    cluster = Telling(tmp_path)
+    cluster.goes_on.clear()
+    waits = Waits({"sim": cluster})
+    began_s = time.monotonic()
+    assert {waits(JOB, replace(PLACE, nodes=nodes)) for nodes in range(1, 41)} == {None}
+    assert time.monotonic() - began_s < 1.0
+    waits.close()
+    cluster.goes_on.set()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from presage.cli._output import emit_json, tell
-from presage.errors import PresageError
+from presage.errors import PresageError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from presage.estimators.advice import Advice
     from presage.estimators.scripts import Script
     from presage.helper.jobs import Job
-    from presage.orchestrator.jobs import Order
+    from presage.orchestrator.jobs import Elastic, Order
 
 
 class NotCompletedError(PresageError):
@@ -31,8 +34,27 @@ def plan_order(path: Path) -> Order:
     return order_of_plan(read_plan(path), working_directory=Path.cwd())
 
 
-def script_order(script: Script, advice: Advice | None, on: str) -> Order:
-    """Return the order of a batch script, with what was advised."""
+def parse_elastic(text: str) -> Elastic:
+    """Return the bounds in a text like `1:8` or `1:4:gpus`. Raises UsageError."""
+    from presage.orchestrator.jobs import Elastic, Unit
+
+    parts = text.split(":")
+    units = [unit.value for unit in Unit]
+    try:
+        least, most = int(parts[0]), int(parts[1])
+        unit = Unit(parts[2]) if len(parts) > 2 else Unit.NODES
+    except (ValueError, IndexError):
+        least, most, unit = 0, 0, Unit.NODES
+    if len(parts) > 3 or not 1 <= least <= most:
+        raise UsageError(
+            f"{text[:40]!r} does not say how many workers there may be",
+            expected=f"LEAST:MOST, like 1:8, and :UNIT, one of {', '.join(units)}",
+        )
+    return Elastic(least, most, unit)
+
+
+def script_order(script: Script, advice: Advice | None, on: str, also: Sequence[str] = ()) -> Order:
+    """Return the order of a batch script, with what was advised; it may run in the partitions `also`, too."""
     from presage.orchestrator.jobs import Order, Place
     from presage.orchestrator.orders import RUNS_FOLDER
 
@@ -52,7 +74,7 @@ def script_order(script: Script, advice: Advice | None, on: str) -> Order:
     return Order(
         name=name,
         script=script.text,
-        places=(place,),
+        places=(place, *(replace(place, partition=each) for each in also if each != place.partition)),
         arguments=script.arguments,
         working_directory=str(Path.cwd()),
         run_folder=str(Path.cwd() / RUNS_FOLDER / name),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from presage.cli._managed import hand_over, plan_order, script_order
+from presage.cli._managed import hand_over, parse_elastic, plan_order, script_order
 from presage.cli._output import Json, emit_json, print_table, tell
 from presage.cli._requests import Days, HistoryFiles, On, QueueDays
 from presage.errors import UsageError
@@ -38,6 +38,8 @@ OWN_OPTIONS = {
     "--help",
     "--managed",
     "--follow",
+    "--also",
+    "--elastic",
 }
 REFUSED = {"wrap", "test-only", "wait", "help", "usage", "version", "parsable", "comment"}
 """Options of sbatch after which it does not do, or does not say, what is counted on here."""
@@ -76,6 +78,20 @@ def submit(
     follow: Annotated[
         bool, typer.Option("--follow", help="With --managed: tell what happens until it ends.")
     ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--also", metavar="PARTITION", help="With --managed: it may run there, too. May be given many times."
+        ),
+    ] = None,
+    elastic: Annotated[
+        str | None,
+        typer.Option(
+            "--elastic",
+            metavar="LEAST:MOST[:UNIT]",
+            help="With --managed: as many nodes (or cores, or gpus) as pay, by what is measured.",
+        ),
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Arguments that look like options of this command are the script's.")
     ] = False,
@@ -94,6 +110,8 @@ def submit(
 
     Example: presage submit --managed --follow plan.json
 
+    Example: presage submit --managed --also long --also preempt --elastic 1:8 train.sbatch
+
     Example: presage submit --dry-run --history sacct.txt train.sbatch
 
     Example: presage submit --yes train.sbatch data.csv -- --nice=100 --begin=now+1hour
@@ -107,9 +125,16 @@ def submit(
         raise UsageError("--yes, --keep and --dry-run exclude each other", expected="at most one of them")
     if follow and not managed:
         raise UsageError("--follow is about jobs that are --managed", remedy="`presage watch` follows any other")
+    if (also or elastic) and not managed:
+        raise UsageError("--also and --elastic are about jobs that are --managed")
+    workers = None if elastic is None else parse_elastic(elastic)
     path, arguments, options = _split(call, raw=raw)
+    if managed and options:
+        raise UsageError(f"{options[0]!r} would be lost: the plane submits", remedy="Write it into the script")
     if Path(path).suffix == PLAN_SUFFIX and managed and not dry_run:
-        hand_over(plan_order(Path(path)), follow=follow, json=json)
+        if also:
+            raise UsageError("A plan says itself where it may run", remedy="Leave out --also")
+        hand_over(replace(plan_order(Path(path)), elastic=workers), follow=follow, json=json)
         return
     if Path(path).suffix == PLAN_SUFFIX:
         _submit_plan(Path(path), arguments, options, on=on, dry_run=dry_run, json=json)
@@ -129,8 +154,9 @@ def submit(
     answer = _decide(advice, yes=yes, keep=keep, dry_run=dry_run)
     if managed and answer is not _Answer.LEAVE:
         chosen = advice if answer is _Answer.CHANGE else None
-        order = replace(script_order(script, chosen, on), predictions=_predictions(advice, workload, place.target))
-        hand_over(order, follow=follow, json=json)
+        predictions = _predictions(advice, workload, place.target)
+        order = script_order(script, chosen, on, also or ())
+        hand_over(replace(order, elastic=workers, predictions=predictions), follow=follow, json=json)
         return
     submission = make_submission(script, workload, advice if answer is _Answer.CHANGE else None, options, on=on)
     job_id = None if answer is _Answer.LEAVE else _hand_over(connector, submission)

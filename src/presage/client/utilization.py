@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 GPU_EVERY_S = 60.0
@@ -39,7 +40,7 @@ class Meter:
         before_s, before_cpu_s = self._last
         self._last = (now_s, cpu_s)
         self._ask_for_gpus(now_s)
-        found = {"cpu_s": cpu_s, "max_rss_bytes": float(_usage().ru_maxrss * _KIB)}
+        found = {"cpu_s": cpu_s, "max_rss_bytes": float(_most_bytes())}
         if now_s > before_s:
             found["cores"] = round((cpu_s - before_cpu_s) / (now_s - before_s), 3)
         return {**found, **self._gpus, **_reserved()}
@@ -113,3 +114,12 @@ def _usage() -> resource.struct_rusage:
 def _cpu_s() -> float:
     used = _usage()
     return used.ru_utime + used.ru_stime
+
+
+def _most_bytes() -> int:
+    """Return the most memory that this process had; its usage would count what its parent had when it forked."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) * _KIB
+    except (OSError, StopIteration, ValueError, IndexError):
+        return _usage().ru_maxrss * _KIB

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
         EstimatesStarts,
         HoldsJobs,
         JobStatus,
+        KeepsMessages,
         ReadsHistory,
+        SharesFiles,
         SignalsJobs,
         Submission,
     )
@@ -29,7 +31,9 @@ __all__ = [
     "EstimatesStarts",
     "HoldsJobs",
     "JobStatus",
+    "KeepsMessages",
     "ReadsHistory",
+    "SharesFiles",
     "SignalsJobs",
     "Submission",
 ]

@@ -8,7 +8,7 @@ import signal
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from presage.errors import UsageError
 from presage.traces.schema import Outcome
@@ -218,6 +218,10 @@ class SignalsJobs(ABC):
         """Send the signal called `name`, like USR1, to the scripts of these jobs. Unknown jobs are no error."""
 
 
+class SharesFiles(ABC):  # noqa: B024  (nothing to do: it is a promise)
+    """Has its jobs see the files of the machine that submits them, under the same names."""
+
+
 class HoldsJobs(ABC):
     """Can keep waiting jobs from starting."""
 
@@ -228,6 +232,18 @@ class HoldsJobs(ABC):
     @abstractmethod
     def release(self, job_ids: Collection[str]) -> None:
         """Let these jobs start again."""
+
+
+class KeepsMessages(ABC):
+    """Keeps what jobs tell of themselves, for whoever asks."""
+
+    @abstractmethod
+    def messages(self, job_id: str, after: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Return what a job told, the oldest first, and where to go on `after` the next time.
+
+        A message is what a line of the file of events is, with a `sequence` that grows and is always the same. The
+        cluster is asked once for every job: ask for few.
+        """
 
 
 def check_signal(name: str) -> None:

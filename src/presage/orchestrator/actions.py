@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from presage.orchestrator.elastic import resized
 from presage.orchestrator.facts import MEMORY_STEP, bigger_place, memory_ceiling_bytes, untried_places
 from presage.orchestrator.holding import is_holdable
 from presage.orchestrator.jobs import ManagedJob, Phase, Place, SubJob
-from presage.orchestrator.prospects import times_longer
+from presage.orchestrator.prospects import last_sub_job, open_places, times_longer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from presage.orchestrator.rules import Decision
 
 WALLTIME_MARGIN = 1.2
@@ -56,11 +58,13 @@ class Action(StrEnum):
 
 ENDS = {Action.FINISH: Phase.COMPLETED, Action.FAIL: Phase.FAILED, Action.STOP: Phase.CANCELLED}
 """Actions that end a managed job, and what it is then."""
+_WHERE = {Action.MOVE: "move_to", Action.JOIN: "join_at"}
+"""The facts that say where a job goes that is not at its end."""
 
 
 def next_sub_job(job: ManagedJob, decision: Decision) -> SubJob:
     """Return the job to submit by an action that submits one."""
-    last = next((each for each in reversed(job.sub_jobs) if not each.is_cancelled_by_us), None)
+    last = last_sub_job(job)
     place = job.order.places[0] if last is None else last.moves_to or last.place
     divisor = last.batch_divisor if last is not None else 1
     match decision.action:
@@ -113,26 +117,33 @@ def place_there(job: ManagedJob, here: Place, decision: Decision) -> Place:
 def successors(job: ManagedJob) -> list[SubJob]:
     """Return the jobs that were submitted to go on after the present one, which may once have been one itself."""
     live = [each for each in job.sub_jobs if each.ending is None and not each.is_cancelled_by_us]
-    present = next((each for each in live if each.is_running), None)
-    return [each for each in live if each.follows is not None and each is not present]
+    left = [each for each in live if each.takes_over and job.sub_job(each.takes_over).ending is not None]
+    present = next((each for each in live if each.is_running and each not in left), None)
+    return [each for each in live if each in left or (each.follows is not None and each is not present)]
 
 
-def why_not(job: ManagedJob, action: Action) -> str:
+def why_not(job: ManagedJob, action: Action, facts: Mapping[str, Any]) -> str:
     """Return why an action cannot be taken now, whichever rule asked for it; empty if it can."""
     # Those that were cancelled count until the cluster says that they have ended: no two may run at once.
     live = [each for each in job.sub_jobs if each.ending is None]
     if action is Action.WAIT or action in ENDS:
         return ""
     if action in (Action.HAND_OVER, Action.CANCEL_RELIEF):
-        return "" if any(each.takes_over is not None for each in live) else "no job takes over from another"
-    if action is Action.MOVE:
-        return "" if len(live) == 1 and live[0].moves_to is None else "it needs one job, which is not moved yet"
+        reliefs = [each for each in live if each.takes_over is not None]
+        if not reliefs:
+            return "no job takes over from another"
+        return "" if action is Action.CANCEL_RELIEF or reliefs[0].is_running else "its better nodes are not there"
     if action is Action.CANCEL_SUCCESSOR:
         return "" if successors(job) else "there is no successor"
     if len(job.sub_jobs) >= job.order.most_sub_jobs:
         return f"it has had {len(job.sub_jobs)} jobs on the cluster and may have no more"
+    if action in _WHERE and _WHERE[action] not in facts:
+        return "no better place is known"
+    if action is Action.MOVE:
+        return "" if len(live) == 1 and live[0].moves_to is None else "it needs one job, which is not moved yet"
     if action is Action.JOIN:
         is_one = len(live) == 1 and not live[0].is_submitting and live[0].moves_to is None
+        is_one = is_one and not live[0].is_cancelled_by_us
         return "" if is_one and is_holdable(job.order) else "it needs one job, which can be told to hold"
     if action is Action.SUBMIT_SUCCESSOR:
         return "" if len(live) == 1 and live[0].is_running else "it needs one job that runs, and no other"
@@ -174,4 +185,4 @@ def _with_more_memory(job: ManagedJob, place: Place) -> Place:
 
 def _elsewhere(job: ManagedJob, place: Place) -> Place:
     others = [each for each in job.order.places if each != place]
-    return (untried_places(job) or others or [place])[0]
+    return (untried_places(job) or open_places(job) or others or [place])[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from presage.orchestrator.jobs import Unit
+from presage.orchestrator.jobs import Ending, Unit
 from presage.orchestrator.prospects import ran_for_s
 
 if TYPE_CHECKING:
@@ -68,12 +68,19 @@ def with_size(decision: Decision, job: ManagedJob, sub_job: SubJob) -> Decision:
 
 
 def measured_speeds(job: ManagedJob, place: Place) -> dict[int, float]:
-    """Return units of progress per second by number of workers, for the jobs that ran at this place."""
+    """Return units of progress per second by number of workers, for the jobs that ran at this place.
+
+    More workers than some that it ran with, which the cluster refused, do none.
+    """
     found: dict[int, list[float]] = {}
     for each in job.sub_jobs:
         speed = _speed(each, job.progress)
         if speed is not None and each.place.spot == place.spot:
             found.setdefault(workers_of(each.place, job.order.elastic), []).append(speed)
+    for each in job.sub_jobs:
+        workers = workers_of(each.place, job.order.elastic)
+        if each.ending is Ending.REFUSED and each.place.spot == place.spot and found and workers > min(found):
+            found.setdefault(workers, [0.0])
     return {workers: median(speeds) for workers, speeds in found.items()}
 
 

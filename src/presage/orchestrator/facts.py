@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from presage.orchestrator.holding import can_hold
@@ -10,6 +9,8 @@ from presage.orchestrator.jobs import Ending
 from presage.orchestrator.prospects import (
     RESTART_S,
     current_place,
+    ended_at,
+    open_places,
     other_places,
     prospects_of,
     ran_for_s,
@@ -19,6 +20,8 @@ from presage.orchestrator.prospects import (
 from presage.orchestrator.submissions import warning_s
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from presage.orchestrator.jobs import ManagedJob, Place, SubJob
     from presage.orchestrator.prospects import Prospect, Waits
 
@@ -40,6 +43,7 @@ FACTS = {
     "bigger_place": "whether another place has more memory",
     "other_places": "how many other places it may run at",
     "untried_places": "how many of them it was not submitted to yet",
+    "open_places": "how many of all its places have not refused it",
     "longer_possible": "whether it may ask for more time where it is",
     "running": "whether a job of it runs",
     "waiting": "whether its only job is in a queue",
@@ -57,7 +61,7 @@ FACTS = {
     "relief_runs": "whether the job that takes over from another has started",
     "relief_gain_s": "how much sooner it is done if the other ends now",
     "has_successor": "whether the next one is submitted already",
-    "successor_cancelled": "whether somebody else cancelled the next one",
+    "successor_cancelled": "whether somebody else cancelled the next one, or one that should take over",
     "outlasts_limit": "whether it will not be done when its time is up, or when it is told to save before that",
     "limit_left_s": "seconds until its time is up",
     "work_left_s": "seconds until it is done, as measured or estimated",
@@ -74,15 +78,14 @@ def _nobody_knows(_: Place) -> float | None:
 def facts_of(job: ManagedJob, now: datetime, waits: Waits = _nobody_knows) -> dict[str, Any]:
     """Return all that is known now; what is not known is left out."""
     order = job.order
-    wait_s = waits(current_place(job)) or 0.0
     facts: dict[str, Any] = {
         "sub_jobs": len(job.sub_jobs),
         "sub_jobs_left": order.most_sub_jobs - len(job.sub_jobs),
         "resumable": order.is_resumable,
         "other_places": len(order.places) - 1,
         "untried_places": len(untried_places(job)),
+        "open_places": len(open_places(job)),
         "on_out_of_memory": order.on_out_of_memory.value,
-        "wait_s": wait_s,
         "moves": sum(each.ending is Ending.MOVED for each in job.sub_jobs),
         "can_hold": can_hold(job),
     }
@@ -98,13 +101,22 @@ def facts_of(job: ManagedJob, now: datetime, waits: Waits = _nobody_knows) -> di
     if len(live) == 1 and live[0].tried_at is not None:
         facts["here_s"] = (now - live[0].tried_at).total_seconds()
     running = [each for each in live if each.is_running and each is not relief]
-    if running:
-        facts |= _facts_of_running(job, running[0], now, wait_s)
-        facts |= {"has_successor": len(live) > 1, "successor_cancelled": _is_heir_cancelled(wanted, running[0])}
-        return facts
     ended = [each for each in wanted if each.ending is not None]
+    fruitless = _fruitless(ended)
+    facts |= {"fruitless": fruitless, "failures_left": order.most_failures - fruitless}
+    is_left = relief is not None and job.sub_job(relief.takes_over).ending is not None
+    if is_left or _has(ended, Ending.COMPLETED):  # whatever else is there
+        return facts | _facts_of_ending(job, ended) | {"has_successor": bool(live)}
+    if running:
+        # Asked for only where a successor may come of it: not by every job at every look.
+        wait_s = (waits(current_place(job)) or 0.0) if order.is_resumable else 0.0
+        facts |= {"wait_s": wait_s} | _facts_of_running(job, running[0], now, wait_s)
+        facts |= {"has_successor": len(live) > 1, "successor_cancelled": _has(ended, Ending.CANCELLED)}
+        return facts
     if len(live) == 1 and live[0].follows is None and live[0] is not relief:
-        return facts | {"waiting": not live[0].is_submitting, "has_successor": False}
+        cancelled = _has(ended, Ending.CANCELLED)
+        waiting = not live[0].is_submitting
+        return facts | {"waiting": waiting, "has_successor": False, "successor_cancelled": cancelled}
     # A waiting job that was submitted because of how the last one ended leaves nothing to decide.
     if ended and all(each.follows is not None and each.follows == _last(ended).cluster_job_id for each in live):
         facts |= _facts_of_ending(job, ended) | {"has_successor": bool(live)}
@@ -123,18 +135,11 @@ def _last(ended: list[SubJob]) -> SubJob:
         for each in ended:
             if each.ending is ending:
                 return each
-    return max(ended, key=_ended_at)
+    return max(ended, key=ended_at)
 
 
-def _ended_at(sub_job: SubJob) -> tuple[datetime, int]:
-    """Return when a job ended, as far as is known, to put those in order of which two were there at once."""
-    status = sub_job.status
-    at = (status.end_time if status is not None else None) or sub_job.tried_at
-    return at or datetime.min.replace(tzinfo=UTC), sub_job.number
-
-
-def _is_heir_cancelled(wanted: list[SubJob], running: SubJob) -> bool:
-    return any(each.number > running.number and each.ending is Ending.CANCELLED for each in wanted)
+def _has(ended: list[SubJob], ending: Ending) -> bool:
+    return any(each.ending is ending for each in ended)
 
 
 def bigger_place(job: ManagedJob, place: Place) -> Place | None:
@@ -154,13 +159,10 @@ def memory_ceiling_bytes(job: ManagedJob, place: Place) -> int | None:
 def _facts_of_ending(job: ManagedJob, ended: list[SubJob]) -> dict[str, Any]:
     last = _last(ended)
     place, ceiling = last.place, memory_ceiling_bytes(job, last.place)
-    fruitless = _fruitless(ended)
     return {
         "ended": True,
         "ending": last.ending.value if last.ending else None,
         "words": last.reason,
-        "fruitless": fruitless,
-        "failures_left": job.order.most_failures - fruitless,
         "more_memory_possible": place.memory_bytes is not None
         and (ceiling is None or place.memory_bytes < ceiling),
         "bigger_place": bigger_place(job, place) is not None,

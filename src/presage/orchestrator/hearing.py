@@ -21,8 +21,13 @@ def is_heard(heard: Heard, sub_job: int, number: int) -> bool:
 
 
 def is_late(heard: Heard, sub_job: int, number: int) -> bool:
-    """Return whether something that was told after this number was heard."""
-    return bool(heard) and (sub_job, number) < (heard[-1][0], heard[-1][2])
+    """Return whether something that the same sub-job told after this number was heard."""
+    return any(number < last for of, _, last in heard if of == sub_job)
+
+
+def are_others_heard(heard: Heard, sub_job: int) -> bool:
+    """Return whether anything was heard of another sub-job; which of two came first their numbers do not say."""
+    return any(of != sub_job for of, _, _ in heard)
 
 
 def with_heard(heard: Heard, sub_job: int, number: int) -> Heard:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from presage.orchestrator.jobs import ManagedJob, Order
 
 _SHELL = re.compile(r"#!\s*(/\S*/)?(env\s+)?(/\S*/)?(ba|da|k|z)?sh\b")
+_MOST_IN_VAIN = 3
+"""Jobs that could not be put beside another after all, as on a full disk, before nobody tries it again."""
 _LINES = """\
 # Until the job before it has saved:
 while [ -e "$PRESAGE_RUN_FOLDER/hold-$PRESAGE_SUB_JOB" ]; do sleep 1; done
@@ -31,7 +33,9 @@ def is_holdable(order: Order) -> bool:
 def can_hold(job: ManagedJob) -> bool:
     """Return whether the plane can keep a job of this run from working: its folder has to be within reach."""
     folder = job.order.run_folder
-    return folder is not None and is_holdable(job.order) and os.access(folder, os.W_OK)
+    in_vain = sum(each.is_cancelled_by_us and each.cluster_job_id is None for each in job.sub_jobs)
+    is_fit = is_holdable(job.order) and in_vain < _MOST_IN_VAIN
+    return folder is not None and is_fit and os.access(folder, os.W_OK)
 
 
 def script_that_holds(order: Order) -> str:

@@ -18,9 +18,9 @@ MOST_UNREAD = 1000
 """Of one job."""
 
 
-def unread(session: Session, job_id: str) -> int:
-    """Return how many messages of a job are kept."""
-    return session.scalar(select(func.count()).where(MessageRow.job_id == job_id)) or 0
+def unread(session: Session, job_id: str, after: int = 0) -> int:
+    """Return how many messages of a job are kept, of those after a number."""
+    return session.scalar(select(func.count()).where(MessageRow.job_id == job_id, MessageRow.number > after)) or 0
 
 
 def add_message(session: Session, job_id: str, document: dict[str, Any], read_to: int) -> None:
@@ -32,7 +32,7 @@ def add_message(session: Session, job_id: str, document: dict[str, Any], read_to
 
 def forget_messages(session: Session, job: ManagedJob) -> None:
     """Forget what a job told that has ended."""
-    if TOKEN_VARIABLE in job.order.environment:
+    if TOKEN_VARIABLE in job.order.environment or (job.progress is not None and job.progress.message):
         session.execute(delete(MessageRow).where(MessageRow.job_id == job.job_id))
 
 

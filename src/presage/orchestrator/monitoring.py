@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from presage.client.events import EVENTS_FILE, event_in, read_lines
-from presage.orchestrator.hearing import is_heard, is_late, with_heard
+from presage.orchestrator.hearing import are_others_heard, is_heard, is_late, with_heard
 from presage.orchestrator.jobs import Progress
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class _Hearing:
             heard = self.progress.heard
             if is_heard(heard, *number):
                 return
-            late = is_late(heard, *number)
+            is_old = are_others_heard(heard, number[0]) and event.time < self.progress.at
+            late = is_old or is_late(heard, *number)
             self.progress = replace(self.progress, heard=with_heard(heard, *number))
         if not late:
             self.progress = _advanced(self.progress, event)

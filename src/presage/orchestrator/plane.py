@@ -12,8 +12,10 @@ import math
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from presage.client.callbacks import TOKEN_VARIABLE
+from presage.connectors._base import KeepsMessages, SharesFiles
 from presage.errors import (
     ClusterBusyError,
     ClusterRefusedError,
@@ -22,6 +24,7 @@ from presage.errors import (
     PresageError,
 )
 from presage.orchestrator.figures import FIGURES
+from presage.orchestrator.listening import Listening
 from presage.orchestrator.rules import Rules, load_rules
 from presage.orchestrator.store import Store, utc_now
 from presage.orchestrator.visits import UnknownClusterError, Visit
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
     from presage.connectors._base import Connector
     from presage.orchestrator.claims import Change, Claim
-    from presage.orchestrator.jobs import ManagedJob, Place
+    from presage.orchestrator.jobs import ManagedJob, Order, Place
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +94,7 @@ class Plane:
         self._full: dict[str, _Pause] = {}
         self._left: dict[str, datetime] = {}
         self._poll_s: dict[str, float] = {}
+        self._listening = Listening(store)
 
     def run(self, stop: Flag, pause_s: float = 1.0) -> None:
         """Work until told to stop. What this plane held when it died the last time is taken up again."""
@@ -175,6 +179,10 @@ class Plane:
         """Remember that a cluster took a job."""
         self._full.pop(cluster, None)
 
+    def shares_files(self, order: Order) -> bool:
+        """Return whether jobs at all places of an order see the files of this machine."""
+        return all(isinstance(self.connectors.get(each.cluster), SharesFiles) for each in order.places)
+
     def leave(self, job_id: str) -> None:
         """Leave a job to other planes for a while."""
         self._left[job_id] = self.now() + timedelta(seconds=self.pace.most_pause_s)
@@ -192,6 +200,13 @@ class Plane:
         except Exception as error:  # noqa: BLE001  (a forecast is never worth a job)
             log.warning("Job %s: its wait cannot be foretold: %r", job.job_id, error)
             return None
+
+    def messages(self, job: ManagedJob) -> list[tuple[int, dict[str, Any]]]:
+        """Return what a job told over the network since it was read last, numbered, in order."""
+        clusters = {sub_job.place.cluster for sub_job in job.sub_jobs if sub_job.ending is None}
+        told = any(isinstance(self.connectors.get(each), KeepsMessages) for each in clusters)
+        # Any other cannot have told anything.
+        return self.store.messages(job) if told or TOKEN_VARIABLE in job.order.environment else []
 
     def _held(self, claim: Claim) -> Claim | None:
         """Return a claim that lasts for a visit, None if it is gone because visits before it took their time."""
@@ -224,6 +239,7 @@ class Plane:
             return
         if asked:
             self.heard(cluster, None)
+            self._listening.listen(cluster, self.connectors[cluster], statuses)
         pauses_s = (self.soon_s, max(self.soon_s, self.pace.most_pause_s))
         self.store.record_statuses(
             cluster, token, asked, statuses, pauses_s=pauses_s, misses=max(1, self.pace.misses)

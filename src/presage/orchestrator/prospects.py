@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from datetime import datetime
+from presage.orchestrator.jobs import Ending
 
+if TYPE_CHECKING:
     from presage.orchestrator.jobs import ManagedJob, Place, SubJob
 
 Waits = Callable[["Place"], float | None]
@@ -54,6 +55,8 @@ def prospects_of(job: ManagedJob, now: datetime, waits: Waits) -> Prospects:
         return Prospects()
     left_s = work_left_s(job, now)
     live = [each for each in job.sub_jobs if each.ending is None and not each.is_cancelled_by_us]
+    if left_s is None and not (live and live[0].is_running):
+        left_s = here.walltime_s  # at the most: so that waits are compared, and small differences are none
     if left_s is None or len(live) > 1:
         return Prospects()
     options = [(each, wait_s) for each in others if (wait_s := waits(each)) is not None]
@@ -69,18 +72,37 @@ def prospects_of(job: ManagedJob, now: datetime, waits: Waits) -> Prospects:
 
 
 def other_places(job: ManagedJob) -> list[Place]:
-    """Return the places of the order that the job is not at."""
+    """Return the places of the order that the job is not at, and that have not refused it."""
     here = current_place(job).spot
-    return [each for each in job.order.places if each.spot != here]
+    return [each for each in open_places(job) if each.spot != here]
+
+
+def open_places(job: ManagedJob) -> list[Place]:
+    """Return the places of the order that have not refused the job."""
+    refused = {each.place.spot for each in job.sub_jobs if each.ending is Ending.REFUSED}
+    if job.order.elastic is not None:  # where it has run, only more workers than it had were refused
+        refused -= {each.place.spot for each in job.sub_jobs if each.status and each.status.start_time}
+    return [each for each in job.order.places if each.spot not in refused]
 
 
 def current_place(job: ManagedJob) -> Place:
     """Return where its last job is or was; before there is one, the first of its places."""
+    last = last_sub_job(job)
+    return job.order.places[0] if last is None else last.place
+
+
+def last_sub_job(job: ManagedJob) -> SubJob | None:
+    """Return the newest that is there, else the last to end; one that was submitted first may end last."""
     wanted = [each for each in job.sub_jobs if not each.is_cancelled_by_us]
     live = [each for each in wanted if each.ending is None]
-    if live or wanted:
-        return (live or wanted)[-1].place
-    return job.order.places[0]
+    return live[-1] if live else max(wanted, key=ended_at, default=None)
+
+
+def ended_at(sub_job: SubJob) -> tuple[datetime, int]:
+    """Return when a job ended, as far as is known, to put those in order of which two were there at once."""
+    status = sub_job.status
+    at = (status.end_time if status is not None else None) or sub_job.tried_at
+    return at or datetime.min.replace(tzinfo=UTC), sub_job.number
 
 
 def work_left_s(job: ManagedJob, now: datetime) -> float | None:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select, update
 
-from presage.client.callbacks import TOKEN_VARIABLE
 from presage.orchestrator.backlog import Backlog, count_backlog
 from presage.orchestrator.claims import Change, Claim
 from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document, unknown_job
-from presage.orchestrator.messages import messages_after
+from presage.orchestrator.messages import MOST_UNREAD, add_message, messages_after, unread
 from presage.orchestrator.rows import jobs_of_rows, keep_change, parts, plain_text, record_answers, tell, where_in
 from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRow, SubJobRow
 
@@ -145,10 +144,25 @@ class Store:
 
     def messages(self, job: ManagedJob) -> list[tuple[int, dict[str, Any]]]:
         """Return what a job told over the network since it was read last, numbered, in order."""
-        if TOKEN_VARIABLE not in job.order.environment:
-            return []  # it cannot have told anything
         with self._database.reading() as session:
             return messages_after(session, job.job_id, 0 if job.progress is None else job.progress.message)
+
+    def add_messages(self, cluster: str, cluster_job_id: str, messages: Sequence[dict[str, Any]]) -> bool:
+        """Keep what a job told its cluster; returns whether that was done, which too many unread ones prevent."""
+        wanted = select(SubJobRow.job_id, SubJobRow.number).where(
+            SubJobRow.cluster == cluster, SubJobRow.is_live, SubJobRow.cluster_job_id == cluster_job_id
+        )
+        with self._database.writing(LOCK) as session:
+            found = session.execute(wanted).first()
+            if found is None:
+                return False
+            (job,) = jobs_of_rows(session, [session.get_one(JobRow, found.job_id)])
+            read_to = 0 if job.progress is None else job.progress.message
+            if unread(session, job.job_id, read_to) + len(messages) > MOST_UNREAD:
+                return False
+            for message in messages:
+                add_message(session, job.job_id, {**message, "sub_job": found.number}, read_to)
+            return True
 
     def claim_jobs(self, plane: str, lease_s: float, most: int = 50, leave: Collection[str] = ()) -> list[Claim]:
         """Take the jobs that are due and that nobody looks after, but those to `leave` to other planes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _NOT_BY_MOVING = (Ending.COMPLETED, Ending.OUT_OF_MEMORY, Ending.REFUSED)
 """Endings that a job has whether it was to be moved or not."""
+_LEAVES_NOTHING = (Ending.COMPLETED, Ending.OUT_OF_MEMORY, Ending.FAILED)
+"""Endings after which nobody goes on as if nothing had been: the rules decide what comes of it."""
 
 
 class UnknownClusterError(ConnectorError):
@@ -84,6 +86,7 @@ class Visit:
         if self.job.phase is Phase.STOPPING:
             return self._stop()
         self._let_go()
+        self._cancel_again()
         if any(each.is_submitting for each in self.job.sub_jobs):
             return self._finish_submitting()
         if any(each.moves_to is not None for each in self._live()):
@@ -97,7 +100,7 @@ class Visit:
         self.job = replace(self.job, reason=words)
 
     def _take_in(self) -> None:
-        progress, told = read_progress(self.job, self.plane.store.messages(self.job))
+        progress, told = read_progress(self.job, self.plane.messages(self.job))
         self.job = replace(self.job, progress=progress)
         self._events += told
         for sub_job in self.job.sub_jobs:
@@ -130,19 +133,16 @@ class Visit:
 
     def _decide(self) -> float:
         facts = facts_of(self.job, self.now, lambda place: self.plane.wait_s(self.job, place))
+        facts["can_hold"] = facts["can_hold"] and self.plane.shares_files(self.job.order)
         decision = self._possible(self.plane.rules.decide(facts))
         if decision is None or decision.action is Action.WAIT:
             return self._next_visit_s(facts)
         if decision.action in ENDS:
             return self._finish(decision)
         if decision.action is Action.CANCEL_SUCCESSOR:
-            self._cancel(successors(self.job))
-            self._take(decision)
-            return 0.0
+            return self._take_back(successors(self.job), decision)
         if decision.action is Action.CANCEL_RELIEF:
-            self._cancel([each for each in self._live() if each.takes_over is not None])
-            self._take(decision)
-            return 0.0
+            return self._take_back([each for each in self._live() if each.takes_over is not None], decision)
         if decision.action in (Action.MOVE, Action.HAND_OVER):
             return self._move(decision)
         sub_job = next_sub_job(self.job, decision)
@@ -150,7 +150,7 @@ class Visit:
 
     def _possible(self, decision: Decision | None) -> Decision | None:
         """Return what can be done of a decision: an operator's rules may ask for what cannot be."""
-        problem = "" if decision is None else why_not(self.job, decision.action)
+        problem = "" if decision is None else why_not(self.job, decision.action, decision.facts)
         if decision is None or not problem:
             return decision
         log.info("Job %s: %s by the rule %s: %s", self.job.job_id, decision.action, decision.rule, problem)
@@ -170,6 +170,10 @@ class Visit:
         self._events.append(("decided", told))
 
     def _become(self, phase: Phase, reason: str) -> None:
+        for each in self.job.sub_jobs:
+            if each.takes_over is not None:
+                with suppress(OSError):  # a file that nobody looks for any more
+                    let_go(self.job, each.number)
         self.job = replace(self.job, phase=phase, reason=reason)
         self._events.append(("finished", {"phase": phase.value, "reason": reason}))
 
@@ -193,7 +197,8 @@ class Visit:
         """Find out about submissions that somebody began, and make those that were not made."""
         is_open = False
         for sub_job in [each for each in self.job.sub_jobs if each.is_submitting]:
-            if self._adopt(sub_job) is not None:
+            # One that the cluster had no room for was not made, and need not be looked for.
+            if sub_job.tried_at is not None and self._adopt(sub_job) is not None:
                 continue
             if not self._is_settled(sub_job):
                 is_open = True
@@ -219,7 +224,11 @@ class Visit:
         return since is None or self.now - since >= timedelta(seconds=self.plane.pace.settle_s)
 
     def _is_late(self, sub_job: SubJob) -> bool:
-        """Whether the job that it should have waited for has ended, so that the rules decide anew."""
+        """Whether the job that it should be beside has ended or needs it no more: the rules decide anew."""
+        if sub_job.takes_over is not None and self.job.sub_job(sub_job.takes_over).ending is not None:
+            return True
+        if any(each.takes_over == sub_job.number and each.is_running for each in self._live()):
+            return True
         before = [each for each in self.job.sub_jobs if each.cluster_job_id == sub_job.follows]
         return sub_job.follows is not None and any(each.ending is not None for each in before)
 
@@ -269,6 +278,9 @@ class Visit:
         pairs = [each for each in (*self._live(), sub_job) if each.takes_over is not None]
         holder = next((each for each in pairs if sub_job.number in (each.number, each.takes_over)), None)
         if holder is None or self.job.sub_job(holder.takes_over).ending is not None:
+            if self.job.order.run_folder is not None:
+                with suppress(OSError):  # another run in the same folder may have left a file that would hold it
+                    let_go(self.job, sub_job.number)
             return ""
         try:
             hold(self.job, holder.number)
@@ -285,9 +297,13 @@ class Visit:
         return status is not None and status.state is Outcome.PENDING
 
     def _let_go(self) -> None:
-        """Let those work that were held back until another had ended."""
+        """Let those work that were held back until another had ended, unless it left them nothing to do."""
         for each in self._live():
-            if each.takes_over is not None and self.job.sub_job(each.takes_over).ending is not None:
+            other = None if each.takes_over is None else self.job.sub_job(each.takes_over)
+            if other is None or other.ending is None or each.is_submitting:
+                continue
+            is_somebodys_will = other.ending is Ending.CANCELLED and not other.is_cancelled_by_us
+            if other.ending not in _LEAVES_NOTHING and not is_somebodys_will:
                 let_go(self.job, each.number)
                 done = self.job.progress.done if self.job.progress is not None else None
                 self.job = self.job.with_sub_job(replace(each, takes_over=None, done_before=done))
@@ -303,29 +319,53 @@ class Visit:
             going, there = self.job.sub_job(relief.takes_over), relief.place
         before, events = self.job, list(self._events)
         self._take(decision)
-        going = replace(going, moves_to=there, moves_since=self.now)
+        going = replace(going, moves_to=there)
         self.job = self.job.with_sub_job(going)
         if not self._keep():
             self.job, self._events, self._decision = before, events, None
             return 0.0
-        with self._asking(going.place.cluster) as connector:
-            ids = [going.cluster_job_id or ""]
-            if going.is_running and self.job.order.is_resumable and isinstance(connector, SignalsJobs):
+        self._tell_to_end(going)
+        return self.plane.pace.retry_s
+
+    def _tell_to_end(self, sub_job: SubJob) -> None:
+        """Have a job save and end; only when it was told does the time begin that it has for this."""
+        with self._asking(sub_job.place.cluster) as connector:
+            ids = [sub_job.cluster_job_id or ""]
+            if sub_job.is_running and self.job.order.is_resumable and isinstance(connector, SignalsJobs):
                 connector.signal(ids, "USR1")
             else:
                 connector.cancel(ids)
-        return self.plane.pace.retry_s
+        self.job = self.job.with_sub_job(replace(sub_job, moves_since=self.now))
 
     def _press(self) -> float:
         """Cancel what was told to save and end, and has not in the time that it has for this."""
         patience = timedelta(seconds=self.job.order.signal_before_s)
         for each in self._live():
-            if each.moves_since is None or each.cluster_job_id is None:
+            if each.moves_to is None or each.cluster_job_id is None:
                 continue
-            if not each.is_running or self.now - each.moves_since > patience:
+            if each.moves_since is None:  # who wrote that it moves could not tell it
+                self._tell_to_end(each)
+            elif not each.is_running or self.now - each.moves_since > patience:
                 with self._asking(each.place.cluster) as connector:
                     connector.cancel([each.cluster_job_id])
         return self.plane.pace.retry_s
+
+    def _take_back(self, sub_jobs: list[SubJob], decision: Decision) -> float:
+        """Cancel jobs while others go on; that it is we who do is written down before: it is nobody's will."""
+        before, events = self.job, list(self._events)
+        self._take(decision)
+        for each in sub_jobs:
+            self.job = self.job.with_sub_job(replace(each, is_cancelled_by_us=True))
+        if not self._keep():
+            self.job, self._events, self._decision = before, events, None
+            return 0.0
+        self._cancel(sub_jobs)
+        return self.plane.pace.retry_s
+
+    def _cancel_again(self) -> None:
+        """Cancel what should have been and is there all the same: who wrote it down may not have come to do it."""
+        with suppress(ConnectorError):  # the other jobs go on
+            self._cancel([each for each in self._live() if each.is_cancelled_by_us])
 
     def _cancel(self, sub_jobs: list[SubJob]) -> None:
         by_cluster: dict[str, list[SubJob]] = {}

@@ -7,11 +7,12 @@ shape. A plane never waits long for one.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from presage.connectors._base import EstimatesStarts, ReadsHistory
 from presage.errors import PresageError
@@ -33,9 +34,16 @@ HISTORY_FRESH_S = 900.0
 HISTORY_DAYS = 7.0
 PATIENCE_S = 5.0
 """How long a plane waits for the first answer about a place."""
+_SHARE_WAITED = 0.5
+"""Of the time in between, what many new shapes in a row may take: a plane has other jobs to look after."""
 _MOST_KEPT = 1000
 
-Shape = tuple[str, str, str, str | None, int, int | None, int | None, int | None, float | None]
+_PAUSE_S = 3.0
+"""Between two questions on average, however many shapes there are."""
+_WALLTIME_STEP = 1.5
+"""Walltimes within this factor are asked about together."""
+
+Shape = tuple[Any, ...]
 
 
 @dataclass
@@ -63,6 +71,7 @@ class Waits:
         self._clock = clock
         self._answers: dict[Shape, _Answer] = {}
         self._histories: dict[str, tuple[float, Trace | None]] = {}
+        self._waited_s, self._waited_at_s = 0.0, clock()
         # One at a time: clusters are not to be pressed, and the model is told of a history once.
         self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="waits")
 
@@ -76,12 +85,22 @@ class Waits:
             if len(self._answers) >= _MOST_KEPT:
                 self._answers.pop(next(iter(self._answers)))
             known = self._answers[shape] = _Answer(self._ask(job, place), self._clock())
-            return _result(known.future, PATIENCE_S)
+            # Only to choose among places is it worth waiting for.
+            return self._first_result(known.future) if len(job.order.places) > 1 else _result(known.future, 0.0)
         if known.future.done():
             known.last = _result(known.future, 0.0)
-            if self._clock() - known.asked_s > self._fresh_s:
+            if self._clock() - known.asked_s > max(self._fresh_s, _PAUSE_S * len(self._answers)):
                 known.future, known.asked_s = self._ask(job, place), self._clock()
         return known.last
+
+    def _first_result(self, future: Future[float | None]) -> float | None:
+        """Return an answer that is waited for: the shorter, the more time went into waiting of late."""
+        began_s = self._clock()
+        self._waited_s = max(0.0, self._waited_s - _SHARE_WAITED * (began_s - self._waited_at_s))
+        result = _result(future, max(0.0, PATIENCE_S - self._waited_s))
+        self._waited_at_s = self._clock()
+        self._waited_s += self._waited_at_s - began_s
+        return result
 
     def close(self) -> None:
         """Ask nobody any more."""
@@ -128,9 +147,10 @@ def _result(future: Future[float | None], patience_s: float) -> float | None:
 
 
 def _shape(job: ManagedJob, place: Place) -> Shape:
+    step = None if place.walltime_s is None else math.ceil(math.log(max(1.0, place.walltime_s), _WALLTIME_STEP))
     return (
-        job.owner, job.order.name, place.cluster, place.partition, place.nodes, place.cores, place.gpus,
-        place.memory_bytes, place.walltime_s,
+        job.owner, job.order.account, job.order.qos, place.spot, place.nodes, place.cores, place.gpus,
+        place.memory_bytes, step,
     )  # fmt: skip
 
 

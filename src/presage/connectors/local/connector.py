@@ -16,6 +16,7 @@ from presage.connectors._base import (
     Discovers,
     HoldsJobs,
     JobStatus,
+    SharesFiles,
     SignalsJobs,
     Submission,
     check_signal,
@@ -34,7 +35,7 @@ PARTITION = "local"
 GRACE_S = 5.0
 
 
-class LocalConnector(Connector, Discovers, SignalsJobs, HoldsJobs):
+class LocalConnector(Connector, Discovers, SignalsJobs, HoldsJobs, SharesFiles):
     """A queue on this machine whose state is in `folder`, which is made if it is not there.
 
     Without a folder it is one in the folder of Presage's own state. Jobs may have `cores` and `gpus` together: all

@@ -17,6 +17,7 @@ from presage.connectors._base import (
     Discovers,
     EstimatesStarts,
     JobStatus,
+    SharesFiles,
     SignalsJobs,
     Submission,
     check_signal,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30.0
 
 
-class SimulatedConnector(Connector, Discovers, EstimatesStarts, SignalsJobs):
+class SimulatedConnector(Connector, Discovers, EstimatesStarts, SignalsJobs, SharesFiles):
     """The simulated cluster in `file`, made there with these properties if it is not there yet.
 
     Without a file it is one in the folder of Presage's own state. Without `partitions` there is one, `batch`, with

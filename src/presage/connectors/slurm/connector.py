@@ -11,6 +11,7 @@ from presage.connectors._base import (
     HoldsJobs,
     JobStatus,
     ReadsHistory,
+    SharesFiles,
     SignalsJobs,
     Submission,
     check_signal,
@@ -33,7 +34,7 @@ _NOT_AN_ERROR = (
 )  # fmt: skip
 
 
-class SlurmConnector(Connector, Discovers, EstimatesStarts, ReadsHistory, SignalsJobs, HoldsJobs):
+class SlurmConnector(Connector, Discovers, EstimatesStarts, ReadsHistory, SignalsJobs, HoldsJobs, SharesFiles):
     """The Slurm cluster that this machine belongs to, asked in the name of whoever runs this.
 
     `environment` is what the commands run in, this process's own without it; a job inherits it, less what begins

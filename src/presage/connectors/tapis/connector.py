@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from presage.connectors._base import Connector, Discovers, JobStatus, Submission
+from presage.connectors._base import Connector, Discovers, JobStatus, KeepsMessages, Submission
 from presage.connectors.tapis import discovery, events, jobs
 from presage.connectors.tapis.applications import register
 from presage.connectors.tapis.client import TIMEOUT_S, TapisClient
@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     from presage.connectors.tapis.applications import Application
 
 _POLL_S = 0.5
+_MOST_EVENTS = 500
+"""Of a job's history, read at once for what it tells."""
 _NOT_THERE = (400, 404, 409)
 """What Tapis says of a job that it does not know, or that has ended."""
 
 
-class TapisConnector(Connector, Discovers):
+class TapisConnector(Connector, Discovers, KeepsMessages):
     """One execution system of a Tapis tenant, asked in the name of one user.
 
     Who asks is said by a token, a function that gives one, or by username and password, with which tokens are got
@@ -132,6 +134,11 @@ class TapisConnector(Connector, Discovers):
     def told(self, job_id: str) -> list[events.HistoryEvent]:
         """Return the user events of a job, the oldest first. Raises ConnectorError."""
         return [event for event in events.history(self.client, job_id) if event.kind == events.KIND]
+
+    def messages(self, job_id: str, after: int = 0) -> tuple[list[dict[str, Any]], int]:
+        found = events.history(self.client, job_id, after=after, most=_MOST_EVENTS)
+        told = (events.message_in(event) for event in found)
+        return [message for message in told if message is not None], after + len(found)
 
     def _dependencies(self, submission: Submission) -> list[str]:
         """Return the scheduler's own ids of the jobs to wait for, which they get some time after Tapis's."""

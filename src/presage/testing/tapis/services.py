@@ -33,6 +33,8 @@ OPEN = ("tenants.list_sites", "tenants.list_tenants", "authenticator.create_toke
 TENANT = "fake"
 _MAX_NAME_CHARS = 64
 _MAX_TAG_CHARS = 126
+_MOST_EVENTS = 100
+"""Of a history, where no other number is asked for."""
 
 
 class Call(NamedTuple):
@@ -129,7 +131,8 @@ class Services:
         return 200, {name: self._job(call).facts[name] for name in ("status", "condition")}
 
     def get_job_history(self, call: Call) -> tuple[int, Any]:
-        return 200, list(self._job(call).history)
+        skip, limit = int(call.query.get("skip", 0)), int(call.query.get("limit", _MOST_EVENTS))
+        return 200, self._job(call).history[skip:][:limit]
 
     def get_job_output(self, call: Call) -> tuple[int, Any]:
         job = self._job(call)
