@@ -187,3 +187,8 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     by_folded = {candidate.casefold(): candidate for candidate in known}
     near = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.5)
     return by_folded[near[0]] if near else None
+
+
+def unknown_job(job_id: str) -> UnknownNameError:
+    """Return the error for a job that is not there, or is not the caller's to know of."""
+    return UnknownNameError("job", job_id, [], remedy="`presage jobs` lists those there are")

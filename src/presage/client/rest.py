@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from presage.errors import ClusterUnreachableError, PresageError
+from presage.errors import ClusterUnreachableError, PresageError, unknown_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 API = "/api/v1"
 TIMEOUT_S = 30.0
+_JOB_ID = re.compile(r"j[0-9a-f]{11}")
 
 
 class ServiceError(PresageError):
@@ -47,20 +49,20 @@ class ServiceClient:
 
     def job(self, job_id: str) -> dict[str, Any]:
         """Return a job."""
-        return self._call("GET", f"/jobs/{job_id}")
+        return self._call("GET", _path(job_id))
 
     def stop(self, job_id: str) -> dict[str, Any]:
         """Stop a job for good."""
-        return self._call("POST", f"/jobs/{job_id}/stop")
+        return self._call("POST", _path(job_id, "/stop"))
 
     def decisions(self, job_id: str) -> list[dict[str, Any]]:
         """Return what was decided about a job, and why."""
-        decisions: list[dict[str, Any]] = self._call("GET", f"/jobs/{job_id}/decisions")["decisions"]
+        decisions: list[dict[str, Any]] = self._call("GET", _path(job_id, "/decisions"))["decisions"]
         return decisions
 
     def events(self, job_id: str, after: int = 0) -> list[dict[str, Any]]:
         """Return what happened to a job since then."""
-        path = f"/jobs/{job_id}/events"
+        path = _path(job_id, "/events")
         events: list[dict[str, Any]] = self._call("GET", path, params={"after": after})["events"]
         return events
 
@@ -94,3 +96,10 @@ class ServiceClient:
             f"The service at {self._http.base_url} does not answer: {type(error).__name__}",
             remedy="Start one with `presage up`, or correct the setting service.address",
         )
+
+
+def _path(job_id: str, rest: str = "") -> str:
+    """Return where the service has a job. Raises UnknownNameError for what is no id of one."""
+    if _JOB_ID.fullmatch(job_id) is None:
+        raise unknown_job(job_id)
+    return f"/jobs/{job_id}{rest}"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from presage.connectors._base import JobStatus
-from presage.errors import InputError, UnknownNameError
+from presage.errors import InputError
 from presage.traces.schema import Outcome
 
 
@@ -258,11 +258,6 @@ class ManagedJob:
         """Return the job with one of its sub-jobs, by number, in another state."""
         others = [each for each in self.sub_jobs if each.number != sub_job.number]
         return replace(self, sub_jobs=tuple(sorted((*others, sub_job), key=lambda each: each.number)))
-
-
-def unknown_job(job_id: str) -> UnknownNameError:
-    """Return the error for a job that is not there, or is not the caller's to know of."""
-    return UnknownNameError("job", job_id, [], remedy="`presage jobs` lists those there are")
 
 
 _ORDER: TypeAdapter[Order] = TypeAdapter(Order)

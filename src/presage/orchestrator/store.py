@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select, update
 
+from presage.errors import unknown_job
 from presage.orchestrator.backlog import Backlog, count_backlog
 from presage.orchestrator.claims import Change, Claim
-from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document, unknown_job
+from presage.orchestrator.jobs import ManagedJob, Order, Phase, order_document
 from presage.orchestrator.messages import MOST_UNREAD, add_message, messages_after, unread
 from presage.orchestrator.rows import jobs_of_rows, keep_change, parts, plain_text, record_answers, tell, where_in
 from presage.orchestrator.tables import ClusterRow, DecisionRow, EventRow, JobRow, SubJobRow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from presage.errors import unknown_job
 from presage.orchestrator.bus._base import Bus
 from presage.orchestrator.bus.tables import PositionRow
-from presage.orchestrator.jobs import unknown_job
 from presage.orchestrator.rows import tell
 from presage.orchestrator.store import LOCK, Store
 from presage.orchestrator.tables import JobRow

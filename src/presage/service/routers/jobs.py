@@ -12,9 +12,9 @@ from pydantic import TypeAdapter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from presage.errors import InputError
+from presage.errors import InputError, unknown_job
 from presage.orchestrator.documents import event_document, job_document
-from presage.orchestrator.jobs import Order, parse_order, unknown_job
+from presage.orchestrator.jobs import Order, parse_order
 from presage.service.answers import documented
 from presage.service.callbacks import without_secret
 from presage.service.callers import AnyUser, TheState
