@@ -133,6 +133,15 @@ def test_times_come_back_in_utc(database: Database) -> None:
     assert found[0].tzinfo is UTC
 
 
+def test_a_file_of_ours_is_nobody_else_s_to_read(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    database = Database(f"sqlite:///{tmp_path / 'own.sqlite'}")
+    with database.writing("test"):
+        modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+    database.close()
+    assert set(modes.values()) == {0o600}, modes
+
+
 def test_sqlite_waits_checks_keys_and_lets_readers_read(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'a' / 'b.sqlite'}")
     with database.reading() as session:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,6 +168,9 @@ def _sqlite_engine(url: URL, file: Path | None) -> Engine:
             raise ConfigError(
                 f"The folder {str(file.parent)!r} of the database cannot be made: {error.strerror}", remedy=_REMEDY
             ) from None
+        # Nobody else's to read, in whatever folder. What keeps it from being made, the driver says by itself.
+        with suppress(OSError):
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S})
     shared_by_hosts = file is not None and is_on_a_network(file)
 
