@@ -231,9 +231,10 @@ def test_until_the_accounting_knows_of_an_end_the_controller_is_believed() -> No
     assert late == absent == missing
     assert (late.state, late.exit_code, late.signal, late.key) == (Outcome.OUT_OF_MEMORY, 137, None, "k1")
     assert late.memory_bytes == 4096 * MIB
-    # The accounting drops a bit of the code and the key, and may know no partition yet.
-    record = record_line("7", "FAILED", "9:0", Partition="", MaxRSS="1G", ReqMem="8G")
+    # The accounting drops a bit of the code and the key, and may know no partition and no nodes yet.
+    record = record_line("7", "FAILED", "9:0", Partition="", NNodes="0", MaxRSS="1G", ReqMem="8G")
     known = statuses(Scripted(squeue=ended, sacct=record), ["7"])["7"]
+    assert known.nodes == 2
     assert (known.exit_code, known.key, known.max_rss_bytes) == (137, "k1", 1024 * MIB)
     assert known.partition is not None
 

@@ -187,7 +187,7 @@ def recorded_job(cells: Mapping[str, str], state: Outcome, peak_bytes: int | Non
     """Return a job of the accounting from the texts of RECORD_FIELDS and the largest memory of its steps."""
     is_final = state not in {Outcome.PENDING, Outcome.RUNNING}
     code, signal = parse_exit_code(cells["ExitCode"]) or (None, None)
-    nodes = _whole(cells["NNodes"])
+    nodes = _whole(cells["NNodes"]) or None  # 0: the accounting has not heard of its start yet
     return JobStatus(
         job_id=cells["JobIDRaw"],
         state=state,
