@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import threading
@@ -51,8 +50,7 @@ def cluster() -> Iterator[SlurmCluster]:
     ) as slurm:
         user = slurm.run(["id", "-un"]).strip()
         for words in ("add account lab", f"add user {user} account=lab"):
-            with contextlib.suppress(Exception):
-                slurm.run(["sacctmgr", "--immediate", *words.split()])
+            slurm.run(["sacctmgr", "--immediate", *words.split()])
         yield slurm
 
 

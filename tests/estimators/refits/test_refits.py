@@ -20,10 +20,13 @@ from presage.estimators.refits.kinds import JobKind, kind_of
 from presage.estimators.refits.refitting import Refitting, Trigger
 from presage.estimators.repository import Repository, State
 from presage.estimators.repository._tables import Outcome, StoredPrediction
+from presage.estimators.workloads import TrainingWorkload
 from presage.testing.estimators import make_script_request, make_target, make_training_request
 
 REQUEST = make_training_request(Quantity.WALLTIME)
 MODEL = ask(REQUEST)
+assert isinstance(REQUEST.workload, TrainingWorkload)
+NETWORK = REQUEST.workload
 
 
 @pytest.fixture
@@ -131,17 +134,17 @@ def test_a_drift_is_answered_before_twenty_jobs_and_forgets_what_was(repository:
 
 def test_other_networks_places_and_scripts_are_not_corrected(repository: Repository) -> None:
     happen(repository, [1.5] * 20)
-    other = replace(REQUEST, workload=replace(REQUEST.workload, model="another-network"))  # type: ignore[arg-type]
+    other = replace(REQUEST, workload=replace(NETWORK, model="another-network"))
     elsewhere = replace(REQUEST, target=replace(make_target(), system="elsewhere"))
     for request in (other, elsewhere):
         assert ask(request, repository=repository).estimator == "training-walltime"
     assert kind_of(make_script_request(Quantity.WALLTIME)) is None
-    larger = replace(REQUEST, workload=replace(REQUEST.workload, samples=6400))  # type: ignore[arg-type]
+    larger = replace(REQUEST, workload=replace(NETWORK, samples=6400))
     assert ask(larger, repository=repository).estimator == "refitted-walltime"
 
 
 def test_each_version_keeps_the_others_corrections_and_is_rolled_back_alone(repository: Repository) -> None:
-    other = replace(REQUEST, workload=replace(REQUEST.workload, model="another-network"))  # type: ignore[arg-type]
+    other = replace(REQUEST, workload=replace(NETWORK, model="another-network"))
     (first,) = happen(repository, [1.5] * 20)
     (second,) = happen(repository, [0.5] * 10 + [0.5] * 10, other)[:1]
     versions = repository.versions

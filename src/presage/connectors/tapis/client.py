@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx
 
+from presage.connectors._answers import read_bounded
 from presage.connectors.tapis.tokens import Tokens
 from presage.errors import (
     ClusterRefusedError,
@@ -166,18 +167,11 @@ class TapisClient:
         request.extensions["timeout"] = httpx.Timeout(left_s).as_dict()
         response = self._http.send(request, stream=True)
         try:
-            content = bytearray()
-            for chunk in response.iter_bytes():
-                content += chunk
-                # Each part comes in time and all of them together never end: the limit is for the whole.
-                if time.monotonic() > deadline_s:
-                    raise httpx.ReadTimeout("the answer does not end")
-                if len(content) > MAX_ANSWER_BYTES:
-                    raise httpx.DecodingError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
+            content = read_bounded(response.iter_bytes(), deadline_s, MAX_ANSWER_BYTES)
         finally:
             response.close()
         if is_file and response.status_code < _FAILED:
-            return Answer(response.status_code, "", bytes(content))
+            return Answer(response.status_code, "", content)
         return _parse(response.status_code, bytes(content))
 
     def _timeout(self) -> ClusterTimeoutError:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from presage.connectors._answers import read_bounded
 from presage.connectors.slurm.words import UNREACHABLE, is_busy
 from presage.errors import (
     ClusterBusyError,
@@ -146,7 +147,7 @@ class SlurmRestClient:
                 method, f"{self._base}/{path}", params=query, content=content, headers=headers,
                 timeout=self.timeout_s,
             ) as response:  # fmt: skip
-                return response.status_code, _received(response, deadline_s)
+                return response.status_code, read_bounded(response.iter_bytes(), deadline_s, MAX_ANSWER_BYTES)
         except httpx.TimeoutException:
             problem = f"slurmrestd at {self.address} did not answer within {self.timeout_s:g} s"
             raise ClusterTimeoutError(problem, remedy=_ASK_AGAIN) from None
@@ -202,17 +203,6 @@ def problem_of(words: str) -> ClusterBusyError | ClusterRefusedError | ClusterUn
     if is_busy(words):
         return ClusterBusyError(words, remedy="Submit it again when fewer jobs wait")
     return ClusterRefusedError(words)
-
-
-def _received(response: httpx.Response, deadline_s: float) -> bytes:
-    content = bytearray()
-    for chunk in response.iter_bytes():
-        content += chunk
-        if time.monotonic() > deadline_s:
-            raise httpx.ReadTimeout("the answer does not end")
-        if len(content) > MAX_ANSWER_BYTES:
-            raise httpx.DecodingError(f"an answer of more than {MAX_ANSWER_BYTES:,} bytes")
-    return bytes(content)
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
