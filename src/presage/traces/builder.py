@@ -73,6 +73,7 @@ class TraceBuilder:
         self.options = options or ReadOptions()
         self._spill = spill
         self._jobs: list[pl.DataFrame] = []
+        self._queue: list[pl.DataFrame] = []
         self._parts: list[Path] = []
         self._sides: dict[str, list[pl.DataFrame]] = {name: [] for name in SIDE_TABLES}
         self._rejects: list[tuple[str, int | None, str, str]] = []
@@ -98,6 +99,16 @@ class TraceBuilder:
             batch.write_parquet(part, compression="lz4")
         self._parts.append(part)
         self._spilled.observe(batch)
+
+    def add_queue(self, jobs: pl.DataFrame) -> None:
+        """Take the whole queue as a scheduler shows it at one instant: the jobs that wait and run, beside a log.
+
+        Of a job that the log has too and that has not ended there, the queue is believed about how it stands. Jobs
+        of the log that have not ended and are missing in the queue are left out and counted: they did end, or the
+        log lost sight of them.
+        """
+        if len(jobs):
+            self._queue.append(schema.conform(jobs, "jobs"))
 
     def add_attempts(self, attempts: pl.DataFrame) -> None:
         """Take attempts of jobs."""
@@ -157,7 +168,7 @@ class TraceBuilder:
         strict and a row was rejected.
         """
         jobs = _concat(self._jobs) if self._jobs else schema.empty("jobs")
-        jobs = self._with_unique_ids(jobs)
+        jobs = self._with_unique_ids(self._with_queue(jobs))
         jobs = self._sorted(jobs)
         sides = self._side_tables()
         self._check(len(jobs), sides)
@@ -167,10 +178,10 @@ class TraceBuilder:
     def build_file(self, path: Path) -> Manifest:
         """Write the trace to `path` as `Trace.save` does, without holding the jobs in memory; return its manifest.
 
-        Falls back to memory when ids repeat, rows are out of order or leftovers differ between batches, which
-        cannot be mended in passing.
+        Falls back to memory when ids repeat, rows are out of order, leftovers differ between batches, or there is
+        a queue, which cannot be mended in passing.
         """
-        if self._spill is None or not self._parts or not self._spilled.fit_together():
+        if self._spill is None or self._queue or not self._parts or not self._spilled.fit_together():
             self._jobs.extend(pl.read_parquet(part) for part in self._parts)
             trace = self.build()
             trace.save(path)
@@ -190,6 +201,37 @@ class TraceBuilder:
         sides = {name: _concat(frames) if frames else schema.empty(name) for name, frames in self._sides.items()}
         sides["rejects"] = pl.DataFrame(self._rejects, schema=schema.REJECTS, orient="row")
         return sides
+
+    def _with_queue(self, jobs: pl.DataFrame) -> pl.DataFrame:
+        """Return the jobs of the log as the queue shows them, and those that only the queue has."""
+        if not self._queue:
+            return jobs
+        queue = sort_by_submit(_concat(self._queue).unique("job_id", keep="last", maintain_order=True))
+        if not len(jobs):
+            return queue
+        both = _concat([jobs, queue])
+        log, queue = both.head(len(jobs)), both.tail(len(queue))
+        is_open = pl.col("end_ms").is_null() & pl.col("outcome").is_in(_UNFINISHED).fill_null(True)
+        of_queue = queue.select("job_id", *(pl.col(name).alias(f"{name}__queue__") for name in queue.columns[1:]))
+        log = log.with_row_index("__place__").join(of_queue, on="job_id", how="left", maintain_order="left")
+        in_queue = pl.col("job_id").is_in(queue["job_id"].implode())
+        same_job = in_queue & (is_open | (pl.col("submit_ms") == pl.col("submit_ms__queue__")).fill_null(False))
+        seen = log.filter(same_job).select("job_id").unique()
+        # Tasks of an array that wait together are one row in a log, and may be many in a queue.
+        array_is = pl.col("array_id").is_in(queue["array_id"].drop_nulls().implode()).fill_null(False)
+        lost = log.select((is_open & ~in_queue & ~array_is).sum()).item()
+        if lost:
+            self.count(not_in_queue=lost)
+            self.note(f"{counted(lost, 'unfinished job')} of the log, not in the queue: left out")
+        believed = same_job & is_open
+        log = log.filter(~is_open | in_queue).with_columns(
+            pl.when(believed)
+            .then(pl.col(f"{name}__queue__") if name in _STANDS else pl.coalesce(f"{name}__queue__", name))
+            .otherwise(name)
+            .alias(name)
+            for name in queue.columns[1:]
+        )
+        return pl.concat([log.select(queue.columns), queue.join(seen, on="job_id", how="anti")])
 
     def _with_unique_ids(self, jobs: pl.DataFrame) -> pl.DataFrame:
         if jobs["job_id"].n_unique() == len(jobs):
@@ -248,6 +290,11 @@ class TraceBuilder:
 
     def _any_source(self) -> str:
         return self._sources[0].name if self._sources else "the source"
+
+
+_UNFINISHED = ["pending", "running"]
+_STANDS = frozenset({"start_ms", "end_ms", "wait_s", "run_s", "outcome", "status"})
+"""Columns that say how a job stands: of these, nothing that the log says is kept beside a queue."""
 
 
 class _Spilled:

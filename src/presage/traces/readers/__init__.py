@@ -52,6 +52,8 @@ READERS: Registry[type[Reader]] = Registry(
         Spec("sacct", f"{_HERE}.slurm.sacct:SacctReader", "Slurm: sacct text of any fields and shape"),
         Spec("rumen", f"{_HERE}.rumen:RumenReader", "Rumen: job traces and topologies of Hadoop"),
         Spec("sacct-json", f"{_HERE}.slurm.sacct_json:SacctJsonReader", "Slurm: sacct --json"),
+        Spec("squeue", f"{_HERE}.slurm.squeue:SqueueReader", "Slurm: squeue text, the queue at one instant"),
+        Spec("squeue-json", f"{_HERE}.slurm.squeue_json:SqueueJsonReader", "Slurm: squeue --json"),
         Spec("borg-2019", f"{_HERE}.borg_2019:Borg2019Reader", "Google Borg 2019: instance events"),
         Spec("swim", f"{_HERE}.swim:SwimReader", "SWIM: Hadoop jobs of Facebook"),
         Spec("batsim", f"{_HERE}.batsim:BatsimReader", "workloads of the Batsim simulator"),

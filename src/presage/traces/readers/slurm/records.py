@@ -41,10 +41,11 @@ _LATEST_REQUEUE_OF_ENDED_MS = 3_600_000  # the controller forgets ended jobs soo
 _CLOCK_MS = 1000
 
 
-def add_records(records: pl.DataFrame, into: TraceBuilder) -> None:
+def add_records(records: pl.DataFrame, into: TraceBuilder, *, queue: bool = False) -> None:
     """Pour accounting records, in the log's order, into `into` as jobs, attempts and edges.
 
-    `records` has any columns of the job table, `x_…` leftovers, and HELPERS. `limit_s` may be infinite.
+    `records` has any columns of the job table, `x_…` leftovers, and HELPERS. `limit_s` may be infinite. With
+    `queue` they are no accounting but what the controller shows of its queue at one instant.
     """
     if not len(records):
         return
@@ -56,7 +57,8 @@ def add_records(records: pl.DataFrame, into: TraceBuilder) -> None:
     jobs = jobs.with_columns(wait_s=pl.lit(None, pl.Float64), run_s=_stated_run_s())
     jobs = with_stated_spans(jobs, into)
     jobs = jobs.with_columns(outcome=_outcome("job"), **_so_far(jobs))
-    into.add_jobs(jobs.drop([*HELPERS, "__order__"]))
+    add = into.add_queue if queue else into.add_jobs
+    add(jobs.drop([*HELPERS, "__order__"]))
     if attempts is not None:
         into.add_attempts(attempts)
     _add_edges(jobs, into)

@@ -120,11 +120,11 @@ def _read(source: Source, into: TraceBuilder) -> tuple[list[pl.DataFrame], int]:
     batches, rows = [], 0
     for cells in text_tables(source, into, layout):
         rows += len(cells.table)
-        batches.append(_typed(cells, layout, source, into))
+        batches.append(typed_rows(cells, layout, source, into))
     return batches, rows
 
 
-def _typed(cells: Cells, layout: Layout, source: Source, into: TraceBuilder) -> pl.DataFrame:
+def typed_rows(cells: Cells, layout: Layout, source: Source, into: TraceBuilder) -> pl.DataFrame:
     """Return the rows, of jobs and steps alike, with the columns of records and of steps."""
     key = "jobid" if "jobid" in cells else "jobidraw"
     table = _without_noise(cells.table, layout, into)

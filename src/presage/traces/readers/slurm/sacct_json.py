@@ -7,28 +7,16 @@ names in a step: what it used stands under `tres/requested`, and only what it wr
 
 from __future__ import annotations
 
-import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
 from presage.errors import UnreadableSourceError
 from presage.traces.readers._base import NO, SURE, Reader
-from presage.traces.readers._cells import MAX_EPOCH_S, json_document
-from presage.traces.readers.slurm.node_lists import expand_nodes
-from presage.traces.readers.slurm.records import HELPERS, add_records, note_unread_texts
-from presage.traces.readers.slurm.texts import (
-    INFINITE_32,
-    MIB,
-    MISSING,
-    NO_VALUE_32,
-    NO_VALUE_64,
-    STATES,
-    Tres,
-    parse_state,
-    tres_of,
-)
+from presage.traces.readers._cells import json_document
+from presage.traces.readers.slurm.json_values import Json, node_names, not_negative
+from presage.traces.readers.slurm.records import HELPERS, add_records
+from presage.traces.readers.slurm.texts import MIB, MISSING, STATES, Tres, parse_state, tres_of
 from presage.traces.schema import JOBS
 
 if TYPE_CHECKING:
@@ -79,12 +67,12 @@ def _read(source: Source, into: TraceBuilder) -> tuple[pl.DataFrame, int]:
         )
     records = []
     for place, item in enumerate(items, start=1):
-        job = _Json(item)
+        job = Json(item)
         if job.integer("job_id") is None:
             into.reject(source.name, None, f"job {place} of the list has no job_id", str(item))
             continue
         records.append(_record(job, into))
-    steps = sum(len(_Json(item).objects("steps")) for item in items)
+    steps = sum(len(Json(item).objects("steps")) for item in items)
     if steps:
         into.count(steps_folded=steps)
     frame = pl.DataFrame(records, schema=_COLUMNS, orient="row")
@@ -92,56 +80,7 @@ def _read(source: Source, into: TraceBuilder) -> tuple[pl.DataFrame, int]:
     return frame.select(filled), len(items)
 
 
-class _Json:
-    """A JSON value that is asked for parts which it may lack, or have in another type."""
-
-    def __init__(self, value: Any) -> None:
-        self._value = value
-
-    def at(self, *path: str) -> Any:
-        value = self._value
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        return value
-
-    def text(self, *path: str) -> str | None:
-        value = self.at(*path)
-        if not isinstance(value, str) or not value.strip():
-            return None
-        return value.strip().encode("utf-8", errors="replace").decode()
-
-    def number(self, *path: str) -> float | None:
-        """Return a number, bare or as {"set": …, "infinite": …, "number": …}; infinity is math.inf."""
-        value = self.at(*path)
-        if isinstance(value, dict):
-            if value.get("infinite") is True:
-                return math.inf
-            value = value.get("number") if value.get("set") is not False else None
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return None
-        if value in {NO_VALUE_32, NO_VALUE_64} or math.isnan(value):
-            return None
-        return math.inf if value == INFINITE_32 else float(min(max(value, -(2**63)), 2**63))
-
-    def integer(self, *path: str) -> int | None:
-        value = self.number(*path)
-        return round(value) if value is not None and abs(value) < 2**63 else None
-
-    def time_ms(self, *path: str) -> int | None:
-        """Return a time in milliseconds; 0 is how Slurm says "not yet"."""
-        seconds = self.number(*path)
-        return round(seconds * 1000) if seconds and 0 < seconds <= MAX_EPOCH_S else None
-
-    def objects(self, *path: str) -> list[_Json]:
-        value = self.at(*path)
-        return [_Json(item) for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-    def words(self, *path: str) -> list[str]:
-        value = self.at(*path)
-        return [word for word in (value if isinstance(value, list) else [value]) if isinstance(word, str) and word]
-
-
-def _record(job: _Json, into: TraceBuilder) -> dict[str, Any]:
+def _record(job: Json, into: TraceBuilder) -> dict[str, Any]:
     asked = _tres(job.objects("tres", "requested"), mem_unit=MIB)
     given = _tres(job.objects("tres", "allocated"), mem_unit=MIB)
     minutes = job.number("time", "limit")
@@ -155,10 +94,10 @@ def _record(job: _Json, into: TraceBuilder) -> dict[str, Any]:
         "eligible_ms": job.time_ms("time", "eligible"),
         "start_ms": job.time_ms("time", "start"),
         "end_ms": job.time_ms("time", "end"),
-        "elapsed_s": _not_negative(job.number("time", "elapsed")),
-        "suspended_s": _not_negative(job.number("time", "suspended")),
+        "elapsed_s": not_negative(job.number("time", "elapsed")),
+        "suspended_s": not_negative(job.number("time", "suspended")),
         "limit_s": None if minutes is None or minutes <= 0 else minutes * 60,
-        "cpus_req": _not_negative(job.number("required", "CPUs")) or asked.cpus,
+        "cpus_req": not_negative(job.number("required", "CPUs")) or asked.cpus,
         "nodes_req": asked.nodes,
         "mem_req_bytes": asked.mem_bytes or _required_memory(job, asked),
         "gpus_req": asked.gpus,
@@ -172,11 +111,11 @@ def _record(job: _Json, into: TraceBuilder) -> dict[str, Any]:
         "alloc_known": given.cpus is not None,
         "has_start": True,
         "has_nodes": nodes is not None and nodes not in MISSING,
-        "node_list": _nodes(nodes, into),
+        "node_list": node_names(nodes, into),
     }
 
 
-def _identity(job: _Json) -> dict[str, Any]:
+def _identity(job: Json) -> dict[str, Any]:
     """Return ids in sacct's spelling: `123_4` for an array's task, `123+1` for a part of a heterogeneous job."""
     number = str(job.integer("job_id"))
     array, task = job.integer("array", "job_id"), job.integer("array", "task_id")
@@ -191,7 +130,7 @@ def _identity(job: _Json) -> dict[str, Any]:
     return {"job_id": number}
 
 
-def _labels(job: _Json) -> dict[str, Any]:
+def _labels(job: Json) -> dict[str, Any]:
     return {
         "name": job.text("name"),
         "user": job.text("user") or job.text("association", "user"),
@@ -211,7 +150,7 @@ def _labels(job: _Json) -> dict[str, Any]:
     }
 
 
-def _state(job: _Json) -> dict[str, Any]:
+def _state(job: Json) -> dict[str, Any]:
     words = job.words("state", "current")
     states = [state for word in words if (state := parse_state(word))]
     # A record of a job that goes on says so beside its base state.
@@ -236,7 +175,7 @@ class _Usage(NamedTuple):
     cpu_s: float | None
 
 
-def _used(job: _Json) -> dict[str, Any]:
+def _used(job: Json) -> dict[str, Any]:
     steps = [_usage(step) for step in job.objects("steps")]
     memory = [step.mem_bytes for step in steps if step.mem_bytes is not None]
     cpu_s = [step.cpu_s for step in steps if step.cpu_s is not None]
@@ -247,47 +186,29 @@ def _used(job: _Json) -> dict[str, Any]:
     }
 
 
-def _usage(step: _Json) -> _Usage:
+def _usage(step: Json) -> _Usage:
     total = _tres(step.objects("tres", "requested", "total")).mem_bytes
     largest_task = _tres(step.objects("tres", "requested", "max")).mem_bytes
     return _Usage(total if total is not None else largest_task, _cpu_s(step))
 
 
-def _cpu_s(item: _Json) -> float | None:
-    seconds = _not_negative(item.number("time", "total", "seconds"))
+def _cpu_s(item: Json) -> float | None:
+    seconds = not_negative(item.number("time", "total", "seconds"))
     return None if seconds is None else seconds + (item.number("time", "total", "microseconds") or 0.0) / 1e6
 
 
-def _tres(items: list[_Json], mem_unit: int = 1) -> Tres:
+def _tres(items: list[Json], mem_unit: int = 1) -> Tres:
     amounts: dict[str, float] = {}
     for item in items:
-        kind, name, count = item.text("type"), item.text("name"), _not_negative(item.number("count"))
+        kind, name, count = item.text("type"), item.text("name"), not_negative(item.number("count"))
         if kind and count is not None:
             amounts[f"{kind}/{name}" if name else kind] = count * mem_unit if kind == "mem" else count
     return tres_of(amounts)
 
 
-def _required_memory(job: _Json, asked: Tres) -> int | None:
-    per_cpu = _not_negative(job.number("required", "memory_per_cpu"))
-    per_node = _not_negative(job.number("required", "memory_per_node"))
-    cpus = _not_negative(job.number("required", "CPUs")) or asked.cpus
+def _required_memory(job: Json, asked: Tres) -> int | None:
+    per_cpu = not_negative(job.number("required", "memory_per_cpu"))
+    per_node = not_negative(job.number("required", "memory_per_node"))
+    cpus = not_negative(job.number("required", "CPUs")) or asked.cpus
     mib = per_cpu * cpus if per_cpu and cpus else per_node * (asked.nodes or 1) if per_node else None
     return round(mib * MIB) if mib and mib * MIB < 2**63 else None
-
-
-def _not_negative(value: float | None) -> float | None:
-    return value if value is not None and 0 <= value < 2.0**63 else None
-
-
-def _nodes(text: str | None, into: TraceBuilder) -> list[str] | None:
-    if text is None or text in MISSING:
-        return None
-    names = _expanded(text)
-    if names is None:
-        note_unread_texts(1, "node_lists", into)
-    return names
-
-
-@lru_cache(maxsize=10_000)
-def _expanded(text: str) -> list[str] | None:
-    return expand_nodes(text)

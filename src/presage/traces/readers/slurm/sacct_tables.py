@@ -52,6 +52,8 @@ _FIELD_NAMES = """
     tresusageoutmin tresusageouttot uid user usercpu wckey wckeyid workdir
 """
 FIELDS = frozenset(_FIELD_NAMES.split())
+QUEUE_FIELDS = frozenset({"submit_time", "start_time", "end_time", "time_limit", "time_left", "nodelist(reason)"})
+"""Names that squeue gives its columns, and sacct does not."""
 _NODE_OR_TASK = re.compile(r"(max|min|tresusage\w+)\w*(node|task)$")
 _FREE_TEXT = (
     "jobname", "constraints", "comment", "admincomment", "systemcomment", "submitline", "workdir", "extra",
@@ -168,6 +170,8 @@ def _delimited_header(line: str) -> Layout | None:
 def _are_fields(names: Sequence[str]) -> bool:
     named = [name for name in names if name]
     known = [name for name in named if name in FIELDS or _NODE_OR_TASK.fullmatch(name)]
+    if QUEUE_FIELDS & set(named):
+        return False
     return bool({"jobid", "jobidraw"} & set(named)) and len(known) > 1 and len(known) >= 0.6 * len(named)
 
 
