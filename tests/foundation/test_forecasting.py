@@ -98,6 +98,17 @@ def test_a_smaller_request_does_not_wait_longer(busy_trace: Trace, model: Model,
     assert small.wait_s.p50 < large.wait_s.p50
 
 
+def test_requests_that_the_cluster_cannot_know_or_hold_are_told(
+    busy_trace: Trace, model: Model, now_ms: int
+) -> None:
+    asked = ["partition=gpu, cpus=4", "cpus=4096, nodes=2", "cpus=4"]
+    notes = forecast(busy_trace, model, now_ms=now_ms, new_jobs=asked).notes
+
+    assert [note.partition(":")[0] for note in notes if note.startswith("new-")] == ["new-1", "new-2"]
+    assert any("partition 'gpu'" in note for note in notes)
+    assert any("4,096 processors are more than the machine has (64)" in note for note in notes)
+
+
 def test_like_takes_everything_from_another_job(busy_trace: Trace, model: Model, now_ms: int) -> None:
     twin = busy_trace.jobs.filter(pl.col("submit_ms") <= now_ms)["job_id"][-1]
     row = busy_trace.jobs.filter(pl.col("job_id") == twin).row(0, named=True)
@@ -158,6 +169,8 @@ def test_a_log_without_waits_is_forecast_as_far_as_it_goes(model: Model) -> None
 
     assert any("no waits" in note for note in result.notes)
     assert all(job.wait_s is None for job in result.jobs)
+    assert result.coverage["wait"] is None
+    assert result.coverage["run"] is not None
     assert result.jobs[-1].run_s.p50 == pytest.approx(150, rel=0.5)
 
 
@@ -204,6 +217,15 @@ def test_evaluation_beats_what_needs_no_training(busy_trace: Trace, model: Model
     assert set(figures["baselines"]) == {"state-knn", "last-two", "user-ema"}
     assert figures["baselines"]["last-two"]["wait_log_mae"] is None
     assert figures["run_jobs"] == 300
+
+
+def test_all_baselines_are_those_that_apply(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("presage.foundation.evaluation.find_spec", lambda _name: None)
+    jobs = [{"submit_ms": 60_000 * k, "run_s": 100.0 + k, "cpus_req": 1.0} for k in range(80)]
+    result = evaluate(make_trace(*jobs), model, baselines=["all"])
+
+    assert set(result.baselines) == {"requested", "last-two", "similar"}, "the log tells no waits and no ends"
+    assert any("boosting is left out" in note for note in result.notes)
 
 
 def test_evaluation_needs_jobs(model: Model) -> None:

@@ -5,11 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import polars as pl
 import pytest
 
-from presage.foundation.view.examples import Examples, Questions, at_submits, examples_of
-from presage.foundation.view.jobs import JobHistory
+from presage.foundation.view.examples import Examples, Questions, at_submits, examples_of, in_between
+from presage.foundation.view.jobs import JobHistory, history_of
 from presage.foundation.view.tasks import Task
+from presage.traces import Trace
+
+REQUEST = (
+    "size", "limit_s", "gpus", "name_bits", "has_limit", "has_memory", "user", "queue", "group", "program", "name",
+    "klass", "log_size", "log_limit", "log_memory", "log_gpus",
+)  # fmt: skip
+"""All that a job asks for and is called; together, because some follow from others."""
+
+
+@pytest.fixture(scope="module")
+def examples(busy_trace: Trace) -> Examples:
+    """Questions about jobs that differ in everything."""
+    rng = np.random.default_rng(5)
+    jobs = len(busy_trace)
+
+    def drawn(*values: object) -> pl.Series:
+        return pl.Series([values[place] for place in rng.integers(0, len(values), jobs)])
+
+    trace = busy_trace.with_jobs(
+        busy_trace.jobs.with_columns(
+            queue=drawn("short", "long", None),
+            partition=drawn("cpu", "gpu"),
+            group=drawn("physics", "chemistry", "biology"),
+            executable=drawn("solve", "train"),
+            name=drawn("run-1", "run-2", "sweep", "protein"),
+            gpus_req=drawn(0.0, 1.0, 4.0),
+            mem_req_bytes=drawn(None, 2**30, 2**34),
+            limit_s=pl.when(drawn(True, True, False)).then("limit_s"),
+        )
+    )
+    history = history_of(trace)
+    later = in_between(history, 0.3, rng)
+    return examples_of(history, Questions.merged(at_submits(history), later))
 
 
 def scrambled(history: JobHistory, now_s: float, rng: np.random.Generator) -> JobHistory:
@@ -23,7 +57,8 @@ def scrambled(history: JobHistory, now_s: float, rng: np.random.Generator) -> Jo
     outcome[unended] = rng.integers(-1, 6, unended.sum())
     later = facts["submit_s"] > now_s
     shuffled = rng.permutation(np.flatnonzero(later))
-    for name in ("size", "limit_s", "log_size", "log_limit", "gpus", "log_memory", "name_bits", "program"):
+    for name in REQUEST:
+        assert len(np.unique(facts[name][later])) > 1, f"all jobs have the same {name}: nothing would be tested"
         facts[name][later] = facts[name][shuffled]
     return replace(history, facts=facts, start_s=start_s, end_s=end_s, outcome=outcome)
 

@@ -49,9 +49,9 @@ def test_numbers_of_a_small_cluster(small: Examples) -> None:
 
 def test_jobs_alike_are_found_whoever_submitted_them() -> None:
     """Bob's jobs look like carl's first one, ann's do not."""
-    of_ann = [make_job(100 * k, 0, 5000, 8, limit_s=36_000.0, user="ann") for k in range(30)]
-    of_bob = [make_job(100 * k + 50, 0, 60, 1, limit_s=600.0, user="bob") for k in range(30)]
-    new = make_job(20_000, 0, 1, 1, limit_s=600.0, user="carl")
+    of_ann = [make_job(2000 * k, 0, 5000, 8, limit_s=36_000.0, user="ann") for k in range(30)]
+    of_bob = [make_job(2000 * k + 50, 0, 60, 1, limit_s=600.0, user="bob") for k in range(30)]
+    new = make_job(100_000, 0, 1, 1, limit_s=600.0, user="carl")
     history = history_of(make_trace(*of_ann, *of_bob, new, cpus=1000))
     examples = examples_of(history, at_submits(history))
 
@@ -60,6 +60,56 @@ def test_jobs_alike_are_found_whoever_submitted_them() -> None:
     assert number(examples, 60, "work_anchor") == pytest.approx(np.log1p(60))
     assert number(examples, 0, "alike_p50") == -1
     assert number(examples, 0, "work_anchor") == number(examples, 0, "run_anchor")
+
+
+def test_what_is_submitted_in_one_go_is_counted() -> None:
+    """Bob's job in between changes nothing; another limit and a pause of more than half an hour begin anew."""
+    of_ann = [make_job(at_s, 0, 10, limit_s=limit_s, user="ann") for at_s, limit_s in (
+        (0, 60.0), (100, 60.0), (1900, 60.0), (2000, 90.0), (2001, 90.0), (3802, 90.0),
+    )]  # fmt: skip
+    history = history_of(make_trace(*of_ann, make_job(50, 0, 10, limit_s=60.0, user="bob"), cpus=9))
+    examples = examples_of(history, at_submits(history))
+
+    places = [np.expm1(number(examples, row, "campaign_place")) for row in range(7)]
+    assert places == pytest.approx([0, 0, 1, 2, 0, 1, 0], abs=1e-6)  # the second is bob's
+
+
+def test_a_large_campaign_does_not_drive_out_those_before_it() -> None:
+    """Five campaigns, then three hundred jobs at once: each of the earlier ones is still shown by one job."""
+    earlier = [
+        make_job(10_000 * day + k, 0, 60 + day, limit_s=600.0 + day, user="ann")
+        for day in range(5)
+        for k in range(9)
+    ]
+    many = [make_job(100_000 + k, 0, 5000, limit_s=700.0, user="ann") for k in range(300)]
+    new = make_job(200_000, 0, 1, limit_s=700.0, user="ann")
+    history = history_of(make_trace(*earlier, *many, new, cpus=1000))
+    examples = examples_of(history, at_submits(history))
+
+    begin = numbers.SIMILAR + numbers.LATEST
+    shown = examples.runs[345, begin : begin + numbers.CAMPAIGNS]
+    runs_s = history.run_s[shown[shown >= 0]]
+    assert sorted(runs_s) == [60, 61, 62, 63, 64, 5000]
+    assert set(history.run_s[examples.runs[345, :begin]]) == {5000}
+
+
+def test_any_job_of_a_campaign_may_stand_for_it() -> None:
+    """Jobs of a campaign of a hundred end in order; over many of them, those shown are early and late alike."""
+    jobs = [
+        make_job(10_000 * week + k, 0, 100 + k, limit_s=900.0, user="ann")
+        for week in range(64)
+        for k in range(100)
+    ]
+    new = make_job(900_000, 0, 1, limit_s=900.0, user="ann")
+    history = history_of(make_trace(*jobs, new, cpus=1000))
+    shown = examples_of(history, at_submits(history)).runs[6400, numbers.SIMILAR + numbers.LATEST :][
+        : numbers.CAMPAIGNS
+    ]
+
+    places = history.run_s[shown] - 100
+    assert len(set(shown // 100)) == numbers.CAMPAIGNS
+    assert 25 < places.mean() < 75
+    assert places.std() > 15
 
 
 def test_failures_are_counted_when_jobs_end() -> None:

@@ -88,6 +88,15 @@ class IntervalTracker:
         return 1 - self.missed_low / self.resolved_low - self.missed_high / self.resolved_high
 
 
+def whole_s(ends_s: Floats) -> Floats:
+    """Return the ends of intervals in the whole seconds that logs count in.
+
+    To the nearest, not outwards: where waits are one to four seconds, intervals that were widened to whole seconds
+    would hold too much however narrow they are.
+    """
+    return np.rint(ends_s)
+
+
 def _bounded(moved: float) -> float:
     return min(max(moved, NEAREST), FURTHEST)
 
@@ -116,8 +125,7 @@ def track(
         _resolve(tracker, lows, highs, now_s)
         low, high = tracker.adjust(*quantiles[row])
         adjusted[row, 0], adjusted[row, 2] = low, high
-        # Seconds are counted whole, as logs do.
-        low_s, high_s = np.floor(np.expm1(low)), np.ceil(np.expm1(min(high, LONGEST)))
+        low_s, high_s = whole_s(np.expm1([low, min(high, LONGEST)]))
         _expect(lows, since_s[row], outcomes_s[row], float(low_s), is_censored=bool(is_censored[row]))
         _expect(
             highs, since_s[row], outcomes_s[row], float(high_s), is_censored=bool(is_censored[row]), upper=True

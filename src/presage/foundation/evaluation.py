@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from presage.errors import InputError
 from presage.foundation.baselines import BASELINES, ForecastsFailures
+from presage.foundation.baselines.boosting_zero_shot import BoostingZeroShot
 from presage.foundation.calibration import track
 from presage.foundation.mixture import log_quantiles
 from presage.foundation.scoring import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from presage.foundation.baselines import Baseline
     from presage.foundation.model import Model, Tower
     from presage.foundation.view.examples import Examples
+    from presage.foundation.view.jobs import JobHistory
     from presage.traces import Trace
 
     Floats = NDArray[np.float64]
@@ -41,6 +44,9 @@ LATEST = 50_000
 """Jobs of the log that are used, from its end backwards."""
 LEVELS = np.array([0.1, 0.5, 0.9])
 CALIBRATING_JOBS = 2000
+ALL = "all"
+NEEDED = {"boost": ("lightgbm",)}
+"""What the extras of baselines install."""
 FEWEST = 10
 """With fewer jobs to test on nothing can be said."""
 
@@ -82,16 +88,27 @@ class Evaluation:
         }
 
 
-def evaluate(trace: Trace, model: Model, *, baselines: Sequence[str] = (), latest: int = LATEST) -> Evaluation:
+def evaluate(
+    trace: Trace,
+    model: Model,
+    *,
+    baselines: Sequence[str] = (),
+    boost_on: Sequence[Trace] = (),
+    latest: int = LATEST,
+) -> Evaluation:
     """Return how `model` and the baselines named do on the last `latest` jobs of a log that ran.
 
-    Everything is causal. Baselines that learn do so on the first 70 % of those jobs. Raises InputError if there
-    are too few jobs to say anything, UnknownNameError for a baseline that does not exist.
+    Everything is causal. Baselines that learn do so on the first 70 % of those jobs. "all" among their names
+    stands for those that have something to say about this log and whose packages are installed. Raises InputError
+    if there are too few jobs to say anything, UnknownNameError for a baseline that does not exist. With logs of
+    other clusters to `boost_on`, boosting that has seen only those is measured too.
     """
-    chosen = {name: BASELINES.get(name) for name in baselines}
+    named = {name: BASELINES.get(name) for name in baselines if name != ALL}
     history = history_of(trace)
     examples = examples_of(history, at_submits(history, first := max(0, len(history) - 2 * latest)), first)
     tasks = [task for task in Task if task is Task.RUN or history.has_waits]
+    every, notes = _applicable(history, tasks) if ALL in baselines else ({}, [])
+    chosen = {**every, **named}
     if len(split_of(examples, Task.RUN, latest).test) < FEWEST:
         raise InputError(
             f"Too few jobs of the log ran for a test: {int(np.isfinite(history.end_s).sum())}",
@@ -105,7 +122,28 @@ def evaluate(trace: Trace, model: Model, *, baselines: Sequence[str] = (), lates
         if answer.failure is not None:
             failure = answer.failure
     others = {name: assess_baseline(kind(), examples, tasks, latest) for name, kind in chosen.items()}
-    return Evaluation(Assessed(recalibrated, *failure), Assessed(plain, *failure), others, history.notes)
+    if boost_on:
+        boosted = BoostingZeroShot(boost_on, tasks)
+        others[boosted.name] = assess_baseline(boosted, examples, tasks, latest)
+    return Evaluation(
+        Assessed(recalibrated, *failure), Assessed(plain, *failure), others, (*history.notes, *notes)
+    )
+
+
+def _applicable(history: JobHistory, tasks: Sequence[Task]) -> tuple[dict[str, type[Baseline]], list[str]]:
+    """Return the baselines that can say something about a log, and notes on those that are not installed."""
+    ends = history.outcome[np.isfinite(history.end_s)]
+    tells_failures = bool((ends == 0).any() and (ends > 0).any())
+    found, notes = {}, []
+    for spec in BASELINES.specs():
+        missing = [each for each in NEEDED.get(spec.extra, ()) if find_spec(each) is None]
+        if missing:
+            notes.append(f"The baseline {spec.name} is left out: it needs the extra {spec.extra!r}")
+            continue
+        kind = BASELINES.get(spec.name)
+        if kind.tasks & set(tasks) or (tells_failures and issubclass(kind, ForecastsFailures)):
+            found[spec.name] = kind
+    return found, notes
 
 
 @dataclass(frozen=True)

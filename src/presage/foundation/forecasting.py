@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 from presage.errors import UsageError
 from presage.foundation.calibration import IntervalTracker, track
 from presage.foundation.mixture import log_quantiles
-from presage.foundation.requests import with_new_jobs
+from presage.foundation.requests import doubts_about, with_new_jobs
 from presage.foundation.view._replay import NEW, STILL_RUNS, STILL_WAITS, SUBMITTED
 from presage.foundation.view.examples import Examples, Questions, at_submits, examples_of
 from presage.foundation.view.jobs import OUTCOMES, history_of
@@ -39,6 +39,8 @@ CALIBRATING_JOBS = 1_500
 DEFAULT_AT_SUBMIT = 100
 FEW_JOBS = 30
 """With fewer finished jobs than this a forecast says that it knows little of the cluster."""
+EXPECTED_START = "x_expected_start_ms"
+"""Where the readers of a queue keep when the scheduler expects a job to start."""
 NONE = Questions(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32))
 STANDS = {SUBMITTED: "submitted", STILL_WAITS: "pending", STILL_RUNS: "running", NEW: "new"}
 
@@ -72,6 +74,8 @@ class JobForecast:
     waited_s: float
     """How long it has waited already, or did wait if it runs."""
     ran_s: float
+    scheduler_wait_s: float | None = None
+    """The whole wait that the cluster's own scheduler expects, where its queue was given and tells it."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the forecast as it is told to machines."""
@@ -79,6 +83,7 @@ class JobForecast:
             "job_id": self.job_id, "stands": self.stands, "asked_ms": self.asked_ms,
             "wait_s": self.wait_s.as_dict() if self.wait_s else None, "run_s": self.run_s.as_dict(),
             "outcome": self.outcome, "waited_s": self.waited_s, "ran_s": self.ran_s,
+            "scheduler_wait_s": self.scheduler_wait_s,
         }  # fmt: skip
 
 
@@ -90,7 +95,8 @@ class TraceForecast:
     jobs: list[JobForecast]
     notes: tuple[str, ...]
     coverage: dict[str, float | None]
-    """By task: the share of earlier forecasts whose interval held, as recalibrated."""
+    """By task: the share of earlier forecasts whose interval held, as recalibrated; None of what the log does not
+    tell."""
 
 
 def forecast(
@@ -127,8 +133,24 @@ def forecast(
     rows = _wanted(examples, at_submit)
     tasks = {task: _answer(model.towers[task], examples, rows, now_s, calibrate=calibrate) for task in Task}
     jobs = [_job_forecast(examples, int(row), place, tasks) for place, row in enumerate(rows)]
+    expected_s = _expected_waits_s(known)
+    jobs = [
+        replace(job, scheduler_wait_s=expected_s.get(job.job_id)) if job.stands == STANDS[STILL_WAITS] else job
+        for job in jobs
+    ]
     coverage = {task.value: answer.tracker.coverage for task, answer in tasks.items()}
-    return TraceForecast(now_ms, jobs, (*history.notes, *_doubts(history, now_s)), coverage)
+    if not history.has_waits:
+        coverage[Task.WAIT.value] = None
+    notes = (*history.notes, *_doubts(history, now_s), *doubts_about(known, new_ids))
+    return TraceForecast(now_ms, jobs, notes, coverage)
+
+
+def _expected_waits_s(trace: Trace) -> dict[str, float]:
+    """Return what the scheduler expects of the jobs that wait, where the trace has it."""
+    if EXPECTED_START not in trace.jobs.columns:
+        return {}
+    told = trace.jobs.select("job_id", wait_s=(pl.col(EXPECTED_START) - pl.col("submit_ms")) / 1000).drop_nulls()
+    return dict(told.iter_rows())
 
 
 def _asked_now(history: JobHistory, now_s: float, new_ids: Sequence[str], job_ids: Sequence[str]) -> Questions:

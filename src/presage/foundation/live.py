@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from presage.foundation.calibration import IntervalTracker
+from presage.foundation.calibration import IntervalTracker, whole_s
 from presage.foundation.forecasting import LEVELS, JobForecast, Quantiles
 from presage.foundation.mixture import log_quantiles
 from presage.foundation.view.jobs import OUTCOMES
@@ -109,5 +109,6 @@ class LiveForecaster:
         if interval is None or began_s is None:
             return
         took_s = time_s - began_s
-        self.trackers[task].learn_low(missed=bool(took_s < np.floor(interval[0])))
-        self.trackers[task].learn_high(missed=bool(took_s > np.ceil(interval[1])))
+        low_s, high_s = whole_s(np.array(interval))
+        self.trackers[task].learn_low(missed=bool(took_s < low_s))
+        self.trackers[task].learn_high(missed=bool(took_s > high_s))

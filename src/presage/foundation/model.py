@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 BATCH = 64
-SHIPPED = "presage-1.safetensors"
+SHIPPED = "presage-2.safetensors"
 
 
 @dataclass(frozen=True)

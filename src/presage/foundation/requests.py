@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _TEXTS = ("user", "group", "account", "queue", "partition", "qos", "name", "executable", "gpu_type")
 _NUMBERS = {"cpus": "cpus_req", "nodes": "nodes_req", "gpus": "gpus_req"}
+_PLACES = {"partition": "partition", "queue": "queue", "qos": "QOS", "gpu_type_req": "GPU type"}
 KEYS = ("like", *_NUMBERS, "limit", "memory", *_TEXTS)
 _UNKNOWN_LATER = (
     "start_ms", "end_ms", "eligible_ms", "wait_s", "run_s", "suspended_s", "cpus_alloc", "nodes_alloc",
@@ -44,6 +45,33 @@ def with_new_jobs(trace: Trace, texts: Sequence[str], now_ms: int) -> tuple[Trac
     )
     jobs = pl.concat([trace.jobs, frame], how="diagonal")
     return trace.with_jobs(jobs), ids
+
+
+def doubts_about(trace: Trace, new_ids: Sequence[str]) -> list[str]:
+    """Return what is odd about new jobs of a trace: places the log has never seen, more than the machine has."""
+    is_new = pl.col("job_id").is_in(list(new_ids))
+    seen, asked = trace.jobs.filter(~is_new), trace.jobs.filter(is_new)
+    doubts = []
+    for row in asked.iter_rows(named=True):
+        doubts += [
+            f"{row['job_id']}: no job of the log has the {noun} {row[column]!r}, of which nothing is known"
+            for column, noun in _PLACES.items()
+            if row[column] is not None and row[column] not in set(seen[column].drop_nulls())
+        ]
+        doubts += [
+            f"{row['job_id']}: {row[column]:,g} {noun} are more than the machine has ({most:,g})"
+            for column, noun, most in _most(trace)
+            if most and (row[column] or 0) > most
+        ]
+    return doubts
+
+
+def _most(trace: Trace) -> list[tuple[str, str, float | None]]:
+    machine = trace.manifest.machine
+    return [
+        ("cpus_req", "processors", machine.cpus), ("nodes_req", "nodes", machine.nodes),
+        ("gpus_req", "GPUs", machine.gpus),
+    ]  # fmt: skip
 
 
 def _row(trace: Trace, text: str) -> dict[str, Any]:

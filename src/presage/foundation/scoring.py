@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from presage.foundation.calibration import whole_s
 from presage.foundation.view._replay import SUBMITTED
 from presage.foundation.view.tasks import Task
 
@@ -77,7 +78,7 @@ def score(quantiles_s: Floats, truth_s: Floats, task: Task) -> Scores:
     low_s, median_s, high_s = np.maximum(quantiles_s, 0.0).T
     floor_s = SHORTEST_S if task is Task.WAIT else 0.0
     ours, theirs = np.maximum(median_s, floor_s), np.maximum(truth_s, floor_s)
-    inside = (truth_s >= np.floor(low_s)) & (truth_s <= np.ceil(high_s))
+    inside = (truth_s >= whole_s(low_s)) & (truth_s <= whole_s(high_s))
     return Scores(
         jobs=len(truth_s),
         log_mae=float(np.abs(np.log10(1 + median_s) - np.log10(1 + truth_s)).mean()),

@@ -49,8 +49,8 @@ def test_a_model_keeps_its_contract(site: Site, name: str, target: str) -> None:
     assert (found >= 0).all()
     for row, place in enumerate(places):
         alone = LOAD_MODELS.get(name)().forecast(cut(site, int(place)), target, np.array([place]))
-        # Sums over more rows may round differently; nothing else may differ.
-        assert alone[0] == pytest.approx(found[row], rel=1e-9, abs=1e-9)
+        # Sums of 32-bit numbers over more rows may round differently; nothing else may differ.
+        assert alone[0] == pytest.approx(found[row], rel=1e-6, abs=1e-8)
 
 
 def test_rows_do_not_know_what_comes() -> None:

@@ -15,9 +15,10 @@ import torch
 
 from presage.errors import InputError
 from presage.foundation.model import Model
+from presage.foundation.training import finetuning
 from presage.foundation.training.adapting import adapt
 from presage.foundation.training.corpus import Corpus, Source, tensors_of
-from presage.foundation.training.finetuning import error_of, finetune_tower
+from presage.foundation.training.finetuning import Course, error_of, finetune_tower
 from presage.foundation.training.loop import Recipe, train
 from presage.foundation.training.losses import Truth, log_likelihood, ranked_probability_score
 from presage.foundation.training.network import Mixture, Network
@@ -139,20 +140,41 @@ def test_likelihood_of_a_censored_outcome_is_the_chance_to_last_longer() -> None
     assert float(found) == pytest.approx(np.log(0.5), abs=1e-4)
 
 
-def test_fine_tuning_takes_over_only_if_it_is_better(examples: Examples) -> None:
+@pytest.mark.parametrize("stops_early", [False, True])
+def test_fine_tuning_takes_over_only_if_it_is_better(examples: Examples, stops_early: bool) -> None:
     source = Source(examples, Task.RUN)
     tower = tower_of(new_network().eval(), Task.RUN, Corpus([source]).scaling(np.random.default_rng(0)))
     learn, judge = source.rows[:600], source.rows[700:900]
 
-    better = finetune_tower(tower, examples, learn, judge, recipe=Recipe(steps=90, batch=64, warm_up=3))
+    course = Course(Recipe(steps=90, batch=64, warm_up=3), rounds=3, stops_early=stops_early)
+    better = finetune_tower(tower, examples, learn, judge, course=course)
     assert better.took_over
     assert error_of(better.tower, examples, judge) == pytest.approx(better.after)
     assert better.after < better.before
-    spoilt = finetune_tower(
-        better.tower, examples, learn, judge, recipe=Recipe(steps=9, batch=8, rate=5.0, warm_up=1)
-    )
+    harsh = replace(course, recipe=Recipe(steps=9, batch=8, rate=5.0, warm_up=1))
+    spoilt = finetune_tower(better.tower, examples, learn, judge, course=harsh)
     assert not spoilt.took_over
     assert spoilt.tower is better.tower
+
+
+@pytest.mark.parametrize(("stops_early", "kept"), [(False, 3), (True, 1)])
+def test_the_round_that_counts(
+    examples: Examples, monkeypatch: pytest.MonkeyPatch, stops_early: bool, kept: int
+) -> None:
+    """Three rounds, of which the first is the best by the rows held back."""
+    source = Source(examples, Task.RUN)
+    tower = tower_of(new_network().eval(), Task.RUN, Corpus([source]).scaling(np.random.default_rng(0)))
+    errors = iter([0.9, 0.1, 0.2, 0.3])
+    monkeypatch.setattr(finetuning, "error_of", lambda *_: next(errors))
+    course = Course(Recipe(steps=6, batch=8, warm_up=1), rounds=3, stops_early=stops_early)
+    tuned = finetune_tower(tower, examples, source.rows[:600], source.rows[700:900], course=course)
+    trained = network_of(tower)
+    for part in range(kept):
+        step = Recipe(steps=2, batch=8, warm_up=1, rate=course.recipe.rate * 0.6**part)
+        corpus = Corpus([Source(examples, Task.RUN, rows=source.rows[:600])])
+        train(trained, corpus, tower.scaling, step, seed=1000 * part)
+    expected = tower_of(trained, Task.RUN, tower.scaling).weights
+    assert all(np.array_equal(value, expected[name]) for name, value in tuned.tower.weights.items())
 
 
 def test_adapting_to_a_trace(busy_trace: Trace) -> None:

@@ -1,7 +1,8 @@
 """Forecasts that a learned model must beat: simple rules, the method of the literature, boosting, simulation.
 
-All of them answer the same questions as the model and keep the promises of `Baseline`. What a live Slurm expects
-itself needs a cluster and no examples: `presage.foundation.baselines.slurm`.
+All of them answer the same questions as the model and keep the promises of `Baseline`. Two are not among
+`BASELINES`, because they need more than a log: `boosting_zero_shot` needs logs of other clusters, and what a live
+Slurm expects itself (`slurm`) needs the cluster, or its queue as `squeue` shows it.
 """
 
 from __future__ import annotations

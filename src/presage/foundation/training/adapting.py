@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from presage.errors import InputError
+from presage.foundation.lineage import finetuned, learning
 from presage.foundation.model import Model
-from presage.foundation.training.finetuning import RECIPE, Finetuned, finetune_tower
+from presage.foundation.training.finetuning import COURSES, Finetuned, finetune_tower
 from presage.foundation.view._replay import SUBMITTED
 from presage.foundation.view.examples import Questions, at_submits, examples_of, in_between
 from presage.foundation.view.jobs import history_of
@@ -49,21 +50,22 @@ def adapt(
     trace: Trace,
     model: Model,
     *,
-    steps: int = RECIPE.steps,
+    steps: int | None = None,
     latest: int = 50_000,
     seed: int = 0,
     on_progress: Callable[[float], None] = lambda _share: None,
 ) -> Adapted:
     """Fine-tune on the first nine tenths of the last `latest` jobs, and judge by the rest.
 
-    `on_progress` is told by how much the whole advances with each step. Raises InputError if too few jobs ended.
+    Each network makes the steps of its course unless `steps` says how many. `on_progress` is told by how much the
+    whole advances with each step. Raises InputError if too few jobs ended.
     """
     history = history_of(trace)
     first = max(0, len(history) - latest)
     later = in_between(history, 0.3, np.random.default_rng(seed), first)
     examples = examples_of(history, Questions.merged(at_submits(history, first), later), first)
     tasks = [task for task in Task if task is Task.RUN or history.has_waits]
-    towers, results = dict(model.towers), {}
+    towers, results, networks = dict(model.towers), {}, {}
     for task in tasks:
         learn, judge = _parts(examples, task)
         if len(learn) + len(judge) < FEWEST:
@@ -73,11 +75,15 @@ def adapt(
                 remedy="Use the model as it is: it needs no training",
             )
         results[task] = finetune_tower(
-            towers[task], examples, learn, judge, recipe=replace(RECIPE, steps=steps), seed=seed,
-            on_step=lambda _step, _loss: on_progress(1 / (steps * len(tasks))),
+            towers[task], examples, learn, judge, course=COURSES[task].of_steps(steps), seed=seed,
+            on_progress=lambda share: on_progress(share / len(tasks)),
         )  # fmt: skip
+        networks[task] = learning(results[task], learn, judge)
         towers[task] = results[task].tower
-    about = {**model.about, "version": f"{model.version}+finetuned", "finetuned_on": trace.manifest.name}
+    about = finetuned(
+        model.about, version=f"{model.version}+finetuned", log=trace.manifest.name, jobs=len(history) - first,
+        networks=networks,
+    )  # fmt: skip
     return Adapted(Model(towers, about), results, history.notes)
 
 

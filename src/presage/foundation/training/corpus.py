@@ -66,13 +66,16 @@ def tensors_of(seen: Seen, scaling: Scaling) -> Inputs:
 
 
 class Corpus:
-    """Several sources, drawn from with the given weights."""
+    """Several sources, drawn from with the given weights; one without a question is left out.
+
+    If none is left, nothing can be drawn: `sources` is to be looked at first.
+    """
 
     def __init__(self, sources: Sequence[Source], weights: Sequence[float] | None = None) -> None:
         self.sources = [source for source in sources if len(source.rows)]
         chosen = weights if weights is not None else [1.0] * len(sources)
         kept = [weight for weight, source in zip(chosen, sources, strict=True) if len(source.rows)]
-        self.weights = np.array(kept) / sum(kept)
+        self.weights = np.array(kept) / (sum(kept) or 1.0)
 
     def scaling(self, rng: np.random.Generator) -> Scaling:
         """Return means and spreads over a sample in which every source counts the same."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from presage.foundation.training.corpus import Corpus, Source
 from presage.foundation.training.loop import Recipe, train
 from presage.foundation.training.towers import network_of, tower_of
 from presage.foundation.view.targets import targets_of
+from presage.foundation.view.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +24,46 @@ if TYPE_CHECKING:
 
     Rows = NDArray[np.int64]
 
-RECIPE = Recipe(steps=300, rate=4e-4, warm_up=30, blind=0.2)
-ROUNDS = 3
-"""After each of so many rounds, ever shorter of breath, it is looked whether the network has become better."""
+SHORTER = 0.6
+"""How high the learning rate of a round is against that of the one before."""
 JUDGED_BY = 3000
 """Questions by which it is looked."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """How a network is fine-tuned: in rounds, ever shorter of breath."""
+
+    recipe: Recipe
+    """Of the first round; its steps are those of all rounds together."""
+    rounds: int
+    stops_early: bool
+    """Whether the best round counts, by the rows held back, and not the last.
+
+    Waits hang on the weeks they are of, and soon too much is learnt. Run times are learnt better with every round,
+    and which one is best by a few bursts of jobs is chance.
+    """
+
+    def of_steps(self, steps: int | None) -> Course:
+        """Return the same course with another number of steps; None: as it is."""
+        return self if steps is None else replace(self, recipe=replace(self.recipe, steps=steps))
+
+    @property
+    def round_steps(self) -> int:
+        """Steps of each round."""
+        return max(self.recipe.steps // self.rounds, 1)
+
+    @property
+    def steps(self) -> int:
+        """Steps of all rounds."""
+        return self.round_steps * self.rounds
+
+
+_RECIPE = Recipe(steps=300, rate=4e-4, warm_up=30, blind=0.2)
+COURSES = {
+    Task.WAIT: Course(_RECIPE, rounds=3, stops_early=True),
+    Task.RUN: Course(replace(_RECIPE, steps=500), rounds=5, stops_early=False),
+}
 
 
 @dataclass(frozen=True)
@@ -52,20 +88,30 @@ def finetune_tower(
     learn: Rows,
     judge: Rows,
     *,
-    recipe: Recipe = RECIPE,
+    course: Course | None = None,
     seed: int = 0,
-    on_step: Callable[[int, float], None] | None = None,
+    on_progress: Callable[[float], None] = lambda _share: None,
 ) -> Finetuned:
-    """Train on some rows of one log, and keep the best of what came, judged by rows that came later."""
+    """Train on some rows of one log, and keep what came of it if it is better on rows that came later.
+
+    Without a course, it is the one of the tower's task. `on_progress` is told by how much training advances with
+    each step.
+    """
+    course = course or COURSES[tower.task]
     if len(judge) > JUDGED_BY:
         judge = np.sort(np.random.default_rng(seed).choice(judge, JUDGED_BY, replace=False))
     before = error_of(tower, examples, judge)
     best, least = tower, np.inf
     network = network_of(tower)
     corpus = Corpus([Source(examples, tower.task, rows=learn)])
-    for part in range(ROUNDS):
-        step = Recipe(**{**recipe.__dict__, "rate": recipe.rate * 0.6**part, "steps": recipe.steps // ROUNDS})
-        train(network, corpus, tower.scaling, step, seed=seed + 1000 * part, on_step=on_step)
+    for part in range(course.rounds):
+        recipe = replace(course.recipe, rate=course.recipe.rate * SHORTER**part, steps=course.round_steps)
+        train(
+            network, corpus, tower.scaling, recipe, seed=seed + 1000 * part,
+            on_step=lambda _step, _loss: on_progress(1 / course.steps),
+        )  # fmt: skip
+        if not course.stops_early and part < course.rounds - 1:
+            continue
         tuned = tower_of(network, tower.task, tower.scaling)
         error = error_of(tuned, examples, judge)
         if error < least:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,11 @@ import numpy as np
 
 from presage.errors import InputError
 from presage.foundation.evaluation import answer_test
+from presage.foundation.lineage import finetuned, learning
 from presage.foundation.model import Model
 from presage.foundation.scoring import Split
 from presage.foundation.store import Attempt
-from presage.foundation.training.finetuning import RECIPE, finetune_tower
+from presage.foundation.training.finetuning import COURSES, finetune_tower
 from presage.foundation.view._replay import SUBMITTED
 from presage.foundation.view.examples import at_submits, examples_of
 from presage.foundation.view.jobs import history_of
@@ -48,7 +49,7 @@ def update(
     trace: Trace,
     store: ModelStore,
     *,
-    steps: int = RECIPE.steps,
+    steps: int | None = None,
     latest: int = 50_000,
     seed: int = 0,
     now: datetime | None = None,
@@ -61,16 +62,17 @@ def update(
     current = store.current()
     history = history_of(trace)
     examples = examples_of(history, at_submits(history, first := max(0, len(history) - latest)), first)
-    towers, compared = dict(current.towers), {}
+    towers, compared, networks = dict(current.towers), {}, {}
     tasks = [task for task in Task if task is Task.RUN or history.has_waits]
     for task in tasks:
         learn, stop, judge = _windows(examples, task)
         tuned = finetune_tower(
-            towers[task], examples, learn, stop, recipe=replace(RECIPE, steps=steps), seed=seed,
-            on_step=lambda _step, _loss: on_progress(1 / (steps * len(tasks))),
+            towers[task], examples, learn, stop, course=COURSES[task].of_steps(steps), seed=seed,
+            on_progress=lambda share: on_progress(share / len(tasks)),
         )  # fmt: skip
         part = Split(learn, stop, judge)
         compared[task] = _Compared(_scores(towers[task], examples, part), _scores(tuned.tower, examples, part))
+        networks[task] = learning(tuned, learn, stop)
         towers[task] = tuned.tower
     took_over, reason = _verdict(compared)
     version = store.next_version()
@@ -83,7 +85,10 @@ def update(
         jobs=max(each.old.jobs for each in compared.values()),
         figures={task.value: _figures(each, task, store) for task, each in compared.items()},
     )
-    store.record(attempt, Model(towers, {**current.about, "version": version, "replaces": attempt.replaces}))
+    about = finetuned(
+        current.about, version=version, log=trace.manifest.name, jobs=len(history) - first, networks=networks
+    )
+    store.record(attempt, Model(towers, {**about, "replaces": attempt.replaces}))
     return attempt
 
 

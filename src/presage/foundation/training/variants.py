@@ -1,7 +1,8 @@
 """Clusters that never were, made from logs of real ones: other clocks, other machines, other policies.
 
 A log teaches how one scheduler behaves. Its jobs, sent through the simulator on a machine of another size under
-another policy, or with all its times stretched, teach how others would.
+another policy, or with all its times stretched, teach how others would. So do jobs that a synthesizer draws after
+the log: these are other jobs, of users who never were.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from presage.foundation.view.jobs import history_of
 from presage.policies import Policy
 from presage.simulator.jobs import Jobs
 from presage.simulator.pooled import schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
     from presage.foundation.view.jobs import JobHistory
+    from presage.traces import Trace
+
+    Draw = Callable[[int, int], Trace]
+    """Makes a trace of about so many jobs out of a seed."""
 
 JOBS = 25_000
+LEARNT_FROM = 0.8
 ORDERS = ("fcfs", "fcfs", "sjf", "saf", "wfp3", "unicep", "f1", "lxf", "ljf")
 BACKFILLINGS = ("easy", "easy", "easy-sjbf", "none", "periodic")
 STRETCH = (0.15, 10.0)
@@ -33,11 +44,10 @@ LONGEST_MEAN_WAIT_S = 30 * 86_400.0
 def variant_of(history: JobHistory, rng: np.random.Generator) -> tuple[JobHistory, dict[str, object]]:
     """Return a variant of a part of `history`, and what was changed.
 
-    The last fifth of the log is left out: it is what forecasts are measured on.
+    The last fifth of the log is left out: it is what forecasts are measured on. There must be something left
+    (`can_vary`).
     """
-    ran = np.isfinite(history.start_s) & np.isfinite(history.end_s)
-    rows = np.flatnonzero(ran)
-    rows = rows[: int(0.8 * len(rows))]
+    rows = _usable(history)
     begin = int(rng.integers(0, max(len(rows) - JOBS, 0) + 1))
     part = history.select(rows[begin : begin + JOBS])
     only_stretched = rng.random() < ONLY_STRETCHED
@@ -48,6 +58,33 @@ def variant_of(history: JobHistory, rng: np.random.Generator) -> tuple[JobHistor
     if only_stretched:
         return part, {"stretch": factor}
     return _replayed(part, factor, rng)
+
+
+def can_vary(history: JobHistory) -> bool:
+    """Return whether a log has jobs to make variants of."""
+    return len(_usable(history)) > 0
+
+
+def _usable(history: JobHistory) -> NDArray[np.int64]:
+    ran = np.flatnonzero(np.isfinite(history.start_s) & np.isfinite(history.end_s))
+    return ran[: int(LEARNT_FROM * len(ran))]
+
+
+def learnt_from(trace: Trace) -> Trace:
+    """Return the part of a log that a synthesizer may see: no more than other variants are made of."""
+    return trace.with_jobs(trace.jobs.head(int(LEARNT_FROM * len(trace))).tail(JOBS))
+
+
+def synthetic_variant(
+    draw: Draw, jobs: int, seed: int, rng: np.random.Generator
+) -> tuple[JobHistory, dict[str, object]] | None:
+    """Return jobs as `draw` makes them, run on a machine and under a policy that are drawn too, and which.
+
+    None if there is not one of which it is known how long it runs.
+    """
+    drawn = history_of(draw(min(jobs, JOBS), seed))
+    ran = np.flatnonzero(np.isfinite(drawn.start_s) & np.isfinite(drawn.end_s))
+    return _replayed(drawn.select(ran), 1.0, rng) if len(ran) else None
 
 
 def stretched(history: JobHistory, factor: float) -> JobHistory:
@@ -80,7 +117,10 @@ def _replayed(
         if (start_s - facts["submit_s"]).mean() <= LONGEST_MEAN_WAIT_S * factor:
             break
     about = {"stretch": factor, "load": load, "policy": str(policy), "machine": float(machine)}
-    return replace(history, facts=facts, start_s=start_s, end_s=start_s + run_s, size=float(machine)), about
+    variant = replace(
+        history, facts=facts, start_s=start_s, end_s=start_s + run_s, size=float(machine), has_waits=True
+    )
+    return variant, about
 
 
 def _starts_s(facts: np.ndarray, run_s: np.ndarray, machine: int, policy: Policy) -> np.ndarray:

@@ -6,6 +6,7 @@ import numpy as np
 
 from presage.foundation.view._compiling import compiled, inner
 from presage.foundation.view._records import (
+    CAMPAIGNS,
     CLASS_RING,
     DONE,
     LEFT,
@@ -17,6 +18,8 @@ from presage.foundation.view._records import (
     View,
 )
 
+LONGEST_PAUSE_S = 1800.0
+"""Between two jobs of a campaign, from submit to submit."""
 FORGET = 0.9998
 """What is left, start by start, of the largest share that a user was seen to hold."""
 
@@ -32,7 +35,33 @@ def submit(view: View, index: int) -> None:
     view.waiting[cluster.waiting] = index
     cluster.waiting += 1
     cluster.jobs = max(cluster.jobs, index + 1)
+    _join_campaign(view, index)
     view.users[job.user].last_submit = index
+
+
+@inner
+def _join_campaign(view: View, index: int) -> None:
+    job = view.jobs[index]
+    user = view.users[job.user]
+    job.campaign_place = place_in_campaign(view, index)
+    if job.campaign_place:
+        job.campaign = view.jobs[user.last_submit].campaign
+    else:
+        job.campaign = user.campaigns
+        user.campaigns += 1
+
+
+@inner
+def place_in_campaign(view: View, index: int) -> int:
+    """Return how many jobs of its campaign come before a job that is about to be submitted; 0: it begins one."""
+    job = view.jobs[index]
+    last_submit = view.users[job.user].last_submit
+    if last_submit < 0:
+        return 0
+    last = view.jobs[last_submit]
+    asks_for_the_same = last.size == job.size and last.limit_s == job.limit_s and last.program == job.program
+    goes_on = asks_for_the_same and job.submit_s - last.submit_s <= LONGEST_PAUSE_S
+    return last.campaign_place + 1 if goes_on else 0
 
 
 @inner
@@ -162,6 +191,7 @@ def _remember_end(view: View, index: int) -> None:
     cluster.ends += 1
     user.finished[user.ends % RING] = index
     user.ends += 1
+    _remember_campaign(view, index)
     user.last_end_s = job.end_s
     failed = 1.0 if job.outcome > 0 else 0.0
     user.ends_since_failure = 0 if failed else user.ends_since_failure + 1
@@ -177,6 +207,25 @@ def _remember_end(view: View, index: int) -> None:
         error = abs(job.log_run - job.run_anchor)
         user.run_error = _mean_after(user.run_error, error, 0.1)
         cluster.run_error = _mean_after(cluster.run_error, error, 0.005)
+
+
+@inner
+def _remember_campaign(view: View, index: int) -> None:
+    """Let one job stand for its campaign: any that ended, each with the same chance, not the last and longest."""
+    job = view.jobs[index]
+    user = view.users[job.user]
+    place = job.campaign % CAMPAIGNS
+    held = user.campaign_jobs[place]
+    if held >= 0 and view.jobs[held].campaign > job.campaign:
+        return
+    if held < 0 or view.jobs[held].campaign < job.campaign or _lot(index) < _lot(held):
+        user.campaign_jobs[place] = index
+
+
+@inner
+def _lot(index: int) -> int:
+    """Return a number as good as random, always the same for a job."""
+    return (index * 2654435761) % 4294967296
 
 
 @inner

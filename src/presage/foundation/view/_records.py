@@ -26,6 +26,8 @@ AHEAD, WAITING, RUNNING, DONE, LEFT = 0, 1, 2, 3, 4
 UNKNOWN_OUTCOME = -1
 RING = 128
 """Finished and started jobs remembered per user."""
+CAMPAIGNS = 64
+"""Campaigns remembered per user: what was submitted in one go, jobs that ask for the same."""
 SHORT_RING = 64
 STARTED = 5000
 """Started jobs among which neighbours are looked for, and finished ones."""
@@ -54,6 +56,8 @@ JOB = np.dtype(
         ("name", np.int32),
         ("klass", np.int32),  # queue, size class and limit class as one number
         ("stands", np.int32),
+        ("campaign", np.int32),  # which of its user's, and how many of it came before
+        ("campaign_place", np.int32),
         ("slot", np.int32),  # its place among those that wait or run
         ("outcome", np.int32),
         ("log_size", np.float32),
@@ -73,8 +77,10 @@ USER = np.dtype(
     [
         ("started", np.int32, (SHORT_RING,)),
         ("finished", np.int32, (RING,)),
+        ("campaign_jobs", np.int32, (CAMPAIGNS,)),  # of each of the last ones a job that ended, -1: none did
         ("starts", np.int64),
         ("ends", np.int64),
+        ("campaigns", np.int64),
         ("last_submit", np.int32),
         ("last_end_s", np.float64),
         ("running_size", np.float64),
@@ -171,6 +177,7 @@ def new_view(jobs: int, users: int, queues: int, classes: int) -> View:
         np.zeros((STARTED, 4), np.int32),
     )
     view.users["last_submit"] = -1
+    view.users["campaign_jobs"] = -1
     for name in ("last_end_s", "last_wait", "mean_wait", "failures", "failures_slow", "work_error", "run_error"):
         view.users[name] = -1
     for name in ("last_wait", "mean_wait", "failures"):

@@ -6,6 +6,7 @@ import numpy as np
 
 from presage.foundation.view import numbers
 from presage.foundation.view._compiling import fast, inner
+from presage.foundation.view._records import CAMPAIGNS as REMEMBERED_CAMPAIGNS
 from presage.foundation.view._records import RING, SHORT_RING, STARTED, View
 from presage.foundation.view._scan import stride_for
 from presage.foundation.view._summaries import insert, share_in_common
@@ -13,8 +14,8 @@ from presage.foundation.view._summaries import insert, share_in_common
 NEIGHBOURS, OF_USER, RECENT, STILL_WAITING = (
     numbers.NEIGHBOURS, numbers.OF_USER, numbers.RECENT, numbers.STILL_WAITING,
 )  # fmt: skip
-SIMILAR, LATEST, OTHERS, ALIKE, STILL_RUNNING = (
-    numbers.SIMILAR, numbers.LATEST, numbers.OTHERS, numbers.ALIKE, numbers.STILL_RUNNING,
+SIMILAR, LATEST, CAMPAIGNS, OTHERS, ALIKE, STILL_RUNNING = (
+    numbers.SIMILAR, numbers.LATEST, numbers.CAMPAIGNS, numbers.OTHERS, numbers.ALIKE, numbers.STILL_RUNNING,
 )  # fmt: skip
 WEIGHTS = np.array(list(numbers.STATE_WEIGHTS.values()), np.float32)
 OTHER_USER, OTHER_QUEUE, PER_START = np.float32(0.6), np.float32(1.2), np.float32(0.0004)
@@ -187,6 +188,8 @@ def fill_run_context(
     for back in range(min(user.ends, LATEST)):
         out[at + back] = user.finished[(user.ends - 1 - back) % RING]
     at += LATEST
+    _fill_campaigns(view, index, out[at : at + CAMPAIGNS])
+    at += CAMPAIGNS
     out[at : at + found_others] = others[:found_others]
     at += OTHERS
     out[at : at + found_alike] = alike[:found_alike]
@@ -204,6 +207,23 @@ def fill_run_context(
             )
             count = insert(score, other, scores, items, count)
     out[at : at + count] = items[:count]
+
+
+@inner
+def _fill_campaigns(view: View, index: int, out: np.ndarray) -> None:
+    """Write one job for each of the user's campaigns that are most like this one, however long ago they were.
+
+    A campaign of a thousand jobs would otherwise leave no trace of those before it.
+    """
+    user = view.users[view.jobs[index].user]
+    scores = np.empty(CAMPAIGNS)
+    items = np.empty(CAMPAIGNS, np.int64)
+    count = 0
+    for back in range(min(user.campaigns, REMEMBERED_CAMPAIGNS)):
+        other = user.campaign_jobs[(user.campaigns - 1 - back) % REMEMBERED_CAMPAIGNS]
+        if other >= 0:
+            count = insert(_likeness(view, index, other) + 0.02 * back, other, scores, items, count)
+    out[:count] = items[:count]
 
 
 @inner

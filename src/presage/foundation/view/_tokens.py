@@ -21,7 +21,9 @@ def _kinds(*counts: int) -> np.ndarray:
 
 
 WAIT_KINDS = _kinds(numbers.NEIGHBOURS, numbers.OF_USER, numbers.RECENT, numbers.STILL_WAITING)
-RUN_KINDS = _kinds(numbers.SIMILAR, numbers.LATEST, numbers.OTHERS + numbers.ALIKE, numbers.STILL_RUNNING)
+RUN_KINDS = _kinds(
+    numbers.SIMILAR, numbers.LATEST + numbers.CAMPAIGNS, numbers.OTHERS + numbers.ALIKE, numbers.STILL_RUNNING
+)
 CENSORED_KIND = 3
 
 

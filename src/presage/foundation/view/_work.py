@@ -6,8 +6,8 @@ import numpy as np
 
 from presage.foundation.view import numbers
 from presage.foundation.view._compiling import inner
-from presage.foundation.view._events import estimate_s
-from presage.foundation.view._records import RING, View
+from presage.foundation.view._events import estimate_s, place_in_campaign
+from presage.foundation.view._records import AHEAD, RING, View
 from presage.foundation.view._retrieval import (
     closeness,
     fill_run_context,
@@ -26,7 +26,7 @@ SIMILAR_P10, OTHERS_P50, LIMIT_AGAIN = (
 )
 HABIT_PLACES = np.array([P[name] for name in numbers.HABIT_STATE])
 SIMILAR, OTHERS, ALIKE = numbers.SIMILAR, numbers.OTHERS, numbers.ALIKE
-AT_TRUST = P["user_work_error"]
+AT_TRUST, AT_CAMPAIGN = P["user_work_error"], P["campaign_place"]
 RARE, UNKNOWN = 0.001, -3.0
 USUAL_ERROR = 1.0
 """Of an anchor in log seconds, where none is known yet."""
@@ -41,6 +41,7 @@ def write_work(x: np.ndarray, view: View, index: int, time_s: float, context: np
     others = np.empty(OTHERS, np.int64)
     found_others = find_others(view, index, np.empty(OTHERS), others)
     _write_runs(x, view, index, time_s, similar, found, others, found_others)
+    _write_campaign(x, view, index)
     habits = np.empty(len(HABIT_PLACES), np.float32)
     for k in range(len(HABIT_PLACES)):
         habits[k] = x[HABIT_PLACES[k]]
@@ -104,6 +105,14 @@ def _write_trust(x: np.ndarray, view: View, index: int) -> None:
     x[AT_TRUST + 1] = _known_error(user.run_error)
     x[AT_TRUST + 2] = _known_error(cluster.work_error)
     x[AT_TRUST + 3] = _known_error(cluster.run_error)
+
+
+@inner
+def _write_campaign(x: np.ndarray, view: View, index: int) -> None:
+    """Write how many jobs of its campaign came before: the more of the same, the shorter they mostly are."""
+    job = view.jobs[index]
+    place = place_in_campaign(view, index) if job.stands == AHEAD else job.campaign_place
+    x[AT_CAMPAIGN] = np.log1p(place)
 
 
 @inner

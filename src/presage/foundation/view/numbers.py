@@ -7,7 +7,7 @@ or a flag, so that a cluster of any size and speed looks alike. -1 stands for "n
 
 from __future__ import annotations
 
-VERSION = 2
+VERSION = 3
 
 
 def _spread(name: str) -> tuple[str, ...]:
@@ -65,6 +65,7 @@ FAILURES = (
 TRUST = ("user_work_error", "user_run_error", "work_error", "run_error")
 WORK = (
     "work_anchor", *ALIKE_RUNS, *(f"{name}_relative" for name in ALIKE_RUNS), "alike_distance", *FAILURES, *TRUST,
+    "campaign_place",
 )  # fmt: skip
 """What only those networks read that forecast run times and ends; the others take the numbers before them."""
 
@@ -97,7 +98,7 @@ STATE_WEIGHTS = {
 STATE = tuple(STATE_WEIGHTS)
 HABIT_WEIGHTS = {
     "size": 0.5, "limit": 0.9, "size_share": 0.0, "memory": 0.5, "gpus": 0.3, "finished_jobs": 0.09,
-    "user_running": 0.42, "user_jobs": 0.4, "since_user_submit": 0.16, "limit_against_usual": 0.0,
+    "user_running": 0.42, "user_jobs": 0.4, "since_user_submit": 0.16, "campaign_place": 0.3,
     "user_failures": 0.4, "run_estimate": 0.03, "run_last": 0.15, "run_mean": 0.1, "similar_p50": 0.1,
     "elapsed_of_user": 0.05, "hour_sin": 0.1, "hour_cos": 0.1, "user_area": 0.15, "user_oldest": 0.2,
     "since_user_end": 0.05, "run_identical": 0.1, "similar_p75": 0.08, "limit_use": 0.12,
@@ -108,8 +109,8 @@ HABIT_STATE = tuple(HABIT_WEIGHTS)
 # Earlier jobs shown to the model, by why they are shown.
 NEIGHBOURS, OF_USER, RECENT, STILL_WAITING = 24, 12, 12, 8
 WAIT_CONTEXT = NEIGHBOURS + OF_USER + RECENT + STILL_WAITING
-SIMILAR, LATEST, OTHERS, ALIKE, STILL_RUNNING = 16, 8, 8, 16, 12
-RUN_CONTEXT = SIMILAR + LATEST + OTHERS + ALIKE + STILL_RUNNING
+SIMILAR, LATEST, CAMPAIGNS, OTHERS, ALIKE, STILL_RUNNING = 12, 4, 12, 8, 16, 8
+RUN_CONTEXT = SIMILAR + LATEST + CAMPAIGNS + OTHERS + ALIKE + STILL_RUNNING
 
 TOKEN_VALUES = (
     "outcome_relative", "outcome", "censored", "age", "known_for", "residual", "outcome_against_its_limit",

@@ -34,7 +34,8 @@ def targets_of(examples: Examples, task: Task) -> Targets:
     """Return the truth about all questions of `examples`.
 
     A job that left the queue, or that the log loses sight of, counts with what was seen of it. Jobs that ran for
-    no time at all say nothing about waits or runs: they never got what they asked for.
+    no time at all say nothing about waits or runs: they never got what they asked for. A log that does not tell
+    when jobs started says nothing about any wait.
     """
     history, questions = examples.history, examples.questions
     asked, kinds = questions.asked, questions.kinds
@@ -45,7 +46,7 @@ def targets_of(examples: Examples, task: Task) -> Targets:
     ran = started & (end_s > start_s)
     if task is Task.WAIT:
         since_s, until_s, known = submit_s, np.where(started, start_s, np.where(ended, end_s, last_s)), started
-        usable = np.isin(kinds, (SUBMITTED, STILL_WAITS)) & (ran | ~started)
+        usable = np.isin(kinds, (SUBMITTED, STILL_WAITS)) & (ran | ~started) & history.has_waits
     else:
         since_s, until_s, known = np.where(started, start_s, last_s), np.where(ended, end_s, last_s), ended
         usable = np.isin(kinds, (SUBMITTED, STILL_RUNS)) & ran
