@@ -134,6 +134,14 @@ def test_rewards_have_the_sign_of_what_they_measure(trace: Trace, text: str, sig
     assert sign * total > 0
 
 
+def test_users_that_are_not_in_an_episode_do_not_count_as_unfairly_treated() -> None:
+    windows = Windows(make_model("lublin", {"users": 40}).generate(500, seed=1), jobs=32)
+    episode = windows.draw(np.random.default_rng(0))
+    assert len(np.unique(episode.users)) <= episode.users.max()
+
+    assert Objective.parse("fairness").bonus(episode, episode.jobs.submit_ms) == pytest.approx(1.0)
+
+
 def test_a_mixture_is_the_sum_of_its_parts(trace: Trace) -> None:
     parts = [
         play(BatchOrder(Windows(trace, jobs=64), objective=text), "sjf")[0] for text in ("wait=0.5", "fairness=3")

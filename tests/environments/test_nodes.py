@@ -24,6 +24,7 @@ from presage.environments import (
     PlacedEpisode,
     Placement,
     PlacementVector,
+    ProcessorChanges,
 )
 from presage.errors import InputError, UsageError
 from presage.policies import PlacedPolicy
@@ -213,6 +214,104 @@ def test_nodes_that_fail_run_nothing(trace: Trace, kind: Any) -> None:
     assert told["mean_wait_s"][0] == pytest.approx(measure(episode.jobs, start_ms, episode.processors).mean_wait_s)
 
 
+def flagged(trace: Trace, *places: int, nodes: NodeChanges | None = None) -> Fixed:
+    """Return all jobs of a trace as one episode in which an operator puts those in these places first."""
+    workload = NodeWindows(trace, jobs=len(trace))
+    episode = workload.draw(np.random.default_rng(0))
+    override = np.isin(np.arange(len(trace)), places)
+    return Fixed(replace(episode, override=override, node_changes=nodes), workload.nodes)
+
+
+def first_possible(seen: Seen, mask: Seen) -> int:
+    return int(mask.argmax())
+
+
+# Six GPUs on two nodes: all busy until 100 s, then three jobs of which only one or two fit at once.
+BUSY = (job(0, 100, 6, 3), job(10, 20, 3, 3), job(20, 20, 6, 3), job(30, 30, 4, 2))
+
+
+def test_an_override_goes_before_any_choice_of_a_gang() -> None:
+    """The last to come is first at 100 s; of the two others the one that came first is chosen, at 130 s."""
+    plain, urgent = (
+        KubeClusterVector(flagged(cluster(*BUSY), *places), 1, slots=4, autoreset=False) for places in ((), (3,))
+    )
+    play(plain, first_possible)
+    _, told = play(urgent, first_possible)
+
+    assert plain.start_ms(0).tolist() == [0, 100_000, 120_000, 140_000]
+    assert urgent.start_ms(0).tolist() == [0, 130_000, 150_000, 100_000]
+    assert told["overrides"][0] == 1
+    assert told["override_wait_s"][0] == 70
+
+
+def test_gangs_pass_an_override_only_if_they_end_before_it_can_start() -> None:
+    """A gang of all GPUs waits for 100 s: of two that fit beside the first, one is planned to end by then.
+
+    Nobody is admitted either, as long as something will happen.
+    """
+    jobs = (job(0, 100, 2), job(10, 20, 6, 3), job(20, 81, 1), job(20, 80, 1))
+    environment = KubeClusterVector(flagged(cluster(*jobs), 1), 1, slots=4, autoreset=False)
+    environment.reset(seed=0)
+    seen, _, _, _, infos = environment.step(np.array([0]))
+
+    assert infos["action_mask"][0].tolist() == [False, False, True, False, True]
+    assert seen[0, :4, KUBE_FEATURES.index("fits")].tolist() == [0, 0, 1, 0], "the override stands first"
+    environment.step(np.array([2]))
+    assert environment.start_ms(0).tolist() == [0, 100_000, -1, 20_000]
+
+
+def test_overrides_pass_each_other_only_without_delay() -> None:
+    """Both wait behind the first: the second override is short enough to go ahead, the third is not."""
+    jobs = (job(0, 100, 2), job(10, 20, 6, 3), job(10, 500, 2), job(10, 50, 2), job(700, 1, 1))
+    environment = KubeClusterVector(flagged(cluster(*jobs), 1, 2, 3), 1, slots=4, autoreset=False)
+    play(environment, first_possible)
+
+    assert environment.start_ms(0)[:4].tolist() == [0, 100_000, 120_000, 10_000]
+
+
+def test_all_may_pass_an_override_that_waits_for_a_repair() -> None:
+    """The larger node is down from 5 s to 500 s, and the gang of all GPUs waits for it."""
+    changes = NodeChanges(np.array([5_000, 500_000]), np.array([1, 1]), np.array([-1, 1]))
+    jobs = (job(10, 20, 6, 3), job(20, 900, 1), job(20, 30, 2), job(600, 1, 1))
+    environment = KubeClusterVector(flagged(cluster(*jobs), 0, nodes=changes), 1, slots=4, autoreset=False)
+    _, infos = environment.reset(seed=0)
+    assert infos["action_mask"][0].tolist() == [False, True, True, False, True]
+    environment.step(np.array([1]))
+
+    assert environment.start_ms(0)[1] == 20_000
+
+
+def test_an_override_that_is_killed_goes_before_all_others_again() -> None:
+    """Its node fails at 50 s; at 60 s half of the other is free, but whoever took that would delay it."""
+    changes = NodeChanges(np.array([50_000, 400_000]), np.array([0, 0]), np.array([-1, 1]))
+    jobs = (job(0, 300, 4), job(0, 100, 2), job(10, 50, 2), job(20, 300, 2), job(600, 1, 1))
+    failing = flagged(cluster(*jobs, gpus=(4, 4)), 0, nodes=changes)
+    environment = KubeClusterVector(failing, 1, slots=4, autoreset=False)
+    _, told = play(environment, first_possible)
+
+    assert environment.start_ms(0).tolist() == [100_000, 0, 10_000, 400_000, 600_000]
+    assert told["kills"][0] == 1
+
+
+@pytest.mark.parametrize("backfill", ["none", "skip"])
+def test_an_override_is_placed_before_others(backfill: str) -> None:
+    environment = PlacementVector(flagged(cluster(*BUSY), 3), 1, backfill=backfill, autoreset=False)
+    play(environment, first_possible)
+
+    assert environment.start_ms(0).tolist() == [0, 130_000, 150_000, 100_000]
+
+
+@pytest.mark.parametrize("kind", [PlacementVector, KubeClusterVector])
+def test_a_share_so_small_that_nobody_has_it_changes_nothing(trace: Trace, kind: Any) -> None:
+    schedules = []
+    for share in (0.0, 1e-12):
+        environment = kind(NodeWindows(trace, jobs=200, load=1.0, override_share=share), 1, autoreset=False)
+        play(environment, first_possible, seed=1)
+        schedules.append(environment.start_ms(0))
+
+    np.testing.assert_array_equal(*schedules)
+
+
 def test_fragmentation_is_what_the_simulator_says() -> None:
     """One start: the price is the share of the free GPUs that a typical task cannot use right after it."""
     workload = NodeWindows(cluster(job(0, 100, 0.5), job(200, 50, 2)), jobs=2)
@@ -245,8 +344,8 @@ def test_impossible_failures_are_told(node: tuple[int, ...], by: tuple[int, ...]
 
 def test_what_nodes_do_not_have_is_told() -> None:
     episode = NodeWindows(cluster(job(0, 100, 1), job(10, 50, 0.5)), jobs=2).draw(np.random.default_rng(0))
-    with pytest.raises(UsageError, match="know no overrides"):
-        replace(episode, override=np.array([True, False]))
+    with pytest.raises(UsageError, match="fail as a whole"):
+        replace(episode, changes=ProcessorChanges(np.array([1, 2]), np.array([-1, 1])))
 
 
 def test_bad_settings_are_told(trace: Trace) -> None:
@@ -254,6 +353,8 @@ def test_bad_settings_are_told(trace: Trace) -> None:
         Placement(NodeWindows(trace), backfill="easy")
     with pytest.raises(UsageError, match="every 0 s"):
         NodeFailures(0, 1)
+    with pytest.raises(UsageError, match=r"No share of jobs is -0\.1"):
+        NodeWindows(trace, override_share=-0.1)
     with pytest.raises(InputError, match="fits on no nodes"):
         NodeWindows(cluster(job(0, 1, 1), job(0, 1, 9), job(0, 1, 1)), jobs=2)
     with pytest.raises(InputError, match="no table of nodes"):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from presage.errors import InputError, UsageError
 from presage.policies import ORDERS, Policy
-from presage.policies.queue_scorer import GUARDS, INPUTS, OF_THE_JOB, Guard, QueueScorer
+from presage.policies.queue_decision import Queue, order_queue
+from presage.policies.queue_scorer import GUARDS, INPUTS, LARGEST, OF_THE_JOB, Guard, QueueScorer
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator import _guided
 from presage.simulator.guided import Decider, Switches, schedule_guided
@@ -76,17 +77,33 @@ def test_units_that_say_nothing_change_nothing() -> None:
     np.testing.assert_array_equal(schedule_guided(jobs, 16, Decider(silent), told), plain)
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    seed=st.integers(0, 10_000), hostile=st.integers(0, len(OF_THE_JOB) - 1), sign=st.sampled_from([-50.0, 50.0])
-)
-def test_nobody_waits_longer_than_the_guard_allows(seed: int, hostile: int, sign: float) -> None:
+def hostile_scorers() -> st.SearchStrategy[QueueScorer]:
+    """Scorers of every kind that care for one thing above all: of the job, of the queue or of all that wait."""
+    signs = st.sampled_from([-50.0, 50.0, -LARGEST, LARGEST])
+
+    def linear(read: int, sign: float) -> QueueScorer:
+        return QueueScorer(np.eye(len(OF_THE_JOB))[read] * sign)
+
+    def hidden(seed: int, units: int, kind: str, sign: float) -> QueueScorer:
+        rng = np.random.default_rng(seed)
+        reads = rng.normal(size=(units, INPUTS + 1)) * rng.choice([0.0, 0.1, 3.0], (units, INPUTS + 1))
+        if kind == "mlp":
+            reads[:, -1 - len(OF_THE_JOB) : -1] = 0.0
+        attention = rng.normal(size=len(OF_THE_JOB)) * (kind == "attention")
+        return QueueScorer(rng.normal(size=len(OF_THE_JOB)), reads, sign * rng.normal(size=units) / 5, attention)
+
+    kinds = st.sampled_from(["mlp", "attention"])
+    with_units = st.builds(hidden, st.integers(0, 10_000), st.integers(1, 8), kinds, signs)
+    return st.builds(linear, st.integers(0, len(OF_THE_JOB) - 1), signs) | with_units
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), scorer=hostile_scorers())
+def test_nobody_waits_longer_than_the_guard_allows(seed: int, scorer: QueueScorer) -> None:
     """However a scorer hates a job: once the guard calls, older jobs and one limit each stand before its start."""
     jobs = random_jobs(seed, 200)
-    weights = np.zeros(len(OF_THE_JOB))
-    weights[hostile] = sign
     guard = Guard(6 * 3600.0, 0.5)
-    start_ms = schedule_guided(jobs, 16, Decider(QueueScorer(weights), guard), [requested(jobs)])
+    start_ms = schedule_guided(jobs, 16, Decider(scorer, guard), [requested(jobs)])
     work = jobs.limit_ms * jobs.processors
     instants = np.unique(np.concatenate([jobs.submit_ms, start_ms]))
     waits_at = (jobs.submit_ms <= instants[:, None]) & (instants[:, None] < start_ms)
@@ -96,6 +113,25 @@ def test_nobody_waits_longer_than_the_guard_allows(seed: int, hostile: int, sign
         called_at = jobs.submit_ms[job] + called_ms
         older = int((start_ms[:job] > called_at).sum())
         assert start_ms[job] <= called_at + (older + 1) * longest_ms
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), scorer=hostile_scorers(), late=st.booleans(), urgent=st.booleans())
+def test_a_live_queue_is_guarded_whatever_the_scorer(
+    seed: int, scorer: QueueScorer, late: bool, urgent: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    waited_s = np.sort(rng.uniform(0, 86_400, 12))[::-1].copy()
+    requested_s, processors = rng.uniform(60, 86_400, 12), rng.integers(1, 17, 12)
+    guard = Guard(6 * 3600.0, 0.5)
+    allowed_s = guard.base_s + guard.backlog * float(requested_s @ processors) / 16
+    waited_s[0] = max(allowed_s + 1, waited_s[1]) if late else waited_s[0]
+    wanted = np.arange(12) == 7 if urgent else np.zeros(12, np.bool_)
+    queue = Queue(waited_s, requested_s, processors, rng.random(12), 8, 16, wanted)
+    order = order_queue(scorer, guard, queue, RunForecasts.certain(requested_s * rng.random(12)))
+    assert sorted(order) == list(range(12))
+    expected = ([7] if urgent else []) + ([0] if waited_s[0] > allowed_s else [])
+    assert order[: len(expected)].tolist() == expected
 
 
 def test_without_a_guard_a_hated_job_waits_for_all_others() -> None:
@@ -136,11 +172,21 @@ def test_a_job_larger_than_the_machine_is_told() -> None:
         schedule_guided(jobs, 3, Decider(), [requested(jobs)])
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+def test_a_scorer_cannot_outbid_the_guard(value: float) -> None:
+    hidden = np.ones((1, INPUTS + 1))
+    with pytest.raises(UsageError, match="out"):
+        QueueScorer(hidden=hidden, out=np.array([value]))
+    with pytest.raises(UsageError, match="weights"):
+        QueueScorer(np.full(len(OF_THE_JOB), value))
+
+
 def test_weights_that_do_not_fit_are_told() -> None:
     with pytest.raises(UsageError, match="weights"):
         QueueScorer(np.zeros(3))
-    with pytest.raises(UsageError, match="guard"):
-        Guard(0.0)
+    for never in ((0.0, 1.0), (np.inf, 0.0), (np.nan, 0.0), (3600.0, -1.0), (3600.0, np.inf)):
+        with pytest.raises(UsageError, match="bounds nothing"):
+            Guard(*never)
 
 
 def test_the_named_guards_differ_in_how_long_they_wait() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,10 @@ def test_instants_are_read_and_written_where_the_machine_stands() -> None:
     assert parse_instant("2023-11-14T22:13:20Z", trace) == at_ms
     assert instant(trace, at_ms) == "2023-11-14 23:13 CET"
     assert instant(make_trace(unfinished(0), absolute_time=False), 129_600_000) == "day 1.50"
+    before_ms = time.time() * 1000
+    assert before_ms - 1 <= parse_instant(" now ", trace) <= time.time() * 1000 + 1
+    with pytest.raises(UsageError, match="now is nowhere"):
+        parse_instant("now", make_trace(unfinished(0), absolute_time=False))
     for text in ("", "soon", "2024-13-01", "-2d"):
         with pytest.raises(UsageError, match="no instant"):
             parse_instant(text, trace)

@@ -17,7 +17,7 @@ from presage.simulator._moments import (
     reservation,
 )
 from presage.simulator.choices import compiled
-from presage.simulator.submissions import run_until, submit
+from presage.simulator.submissions import hand_over, run_until
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +34,12 @@ jobs wait and run, how long the oldest has waited, the work and the processors t
 the first in the queue is planned to start, and the work that running jobs still may do. Times are logarithms of
 seconds over 16, work is the time that the whole machine would need for it; counts, and the share of the machine
 that is waited for, are logarithms over 16 too."""
-# Columns of `chains`: the running job, the one to be submitted, when the first ends, and how often one is asked.
-PREDECESSOR, SUCCESSOR, END, INTERVAL = range(4)
+HOUR_MS = 3_600_000
+MOST_MS = 10**12
+"""Longer times, like that until processors are there that have failed, count as this."""
+# Columns of `chains`: the running job, the one to be submitted, when the first ends, how often one is asked, and
+# for how long both ran.
+PREDECESSOR, SUCCESSOR, END, INTERVAL, OVERLAP = range(5)
 
 
 @compiled
@@ -61,14 +65,14 @@ def observe_chain(m: Machines, chains: Ints, at: int, out: np.ndarray) -> None:
     out[0] = np.log1p((chain[END] - facts[NOW]) / 1000)
     out[1] = np.log1p(m.limit[at, successor] / 1000)
     out[2] = m.size[at, successor] / facts[PROCESSORS] / LOG_SCALE
-    out[3] = np.log1p(fits_ms / 1000)
+    out[3] = np.log1p(min(fits_ms, MOST_MS) / 1000)
     out[4] = facts[FREE] / facts[PROCESSORS] / LOG_SCALE
     out[5] = np.log1p(facts[WAITING])
     out[6] = np.log1p(facts[RUNNING])
     out[7] = np.log1p(oldest_ms / 1000)
     out[8] = np.log1p(work_s)
     out[9] = np.log1p(wanted / facts[PROCESSORS])
-    out[10] = np.log1p(first_ms / 1000)
+    out[10] = np.log1p(min(first_ms, MOST_MS) / 1000)
     out[11] = np.log1p(promised_ms / 1000 / facts[PROCESSORS])
     out *= LOG_SCALE
 
@@ -78,18 +82,23 @@ def step_chains(
     m: Machines, chains: Ints, actions: Ints, prices: np.ndarray, out: np.ndarray,
     costs: np.ndarray, done: np.ndarray,
 ) -> None:  # fmt: skip
-    """Submit now (1), or wait until the next decision or the end of the running job, which submits by itself."""
+    """Submit now (1), or wait until the next decision or the end of the running job, which submits by itself.
+
+    Where processors fail, the end may be earlier than was planned.
+    """
     for at in range(len(actions)):
         costs[at] = 0
         if done[at]:
             continue
         chain = chains[at]
         if actions[at] != 1:
-            run_until(m, at, min(m.facts[at, NOW] + chain[INTERVAL], chain[END]))
+            next_ask = min(m.facts[at, NOW] + chain[INTERVAL], chain[END])
+            if run_until(m, at, chain[PREDECESSOR], next_ask):
+                chain[END] = m.facts[at, NOW]
         if actions[at] == 1 or m.facts[at, NOW] == chain[END]:
-            submit(m, at, chain[SUCCESSOR])
-            gap_h = (m.start[at, chain[SUCCESSOR]] - chain[END]) / 3_600_000
-            costs[at] = prices[0] * gap_h if gap_h > 0 else -prices[1] * gap_h
+            chain[END], chain[OVERLAP] = hand_over(m, at, chain[PREDECESSOR], chain[SUCCESSOR], chain[END])
+            gap_ms = max(0, m.start[at, chain[SUCCESSOR]] - chain[END])
+            costs[at] = prices[0] * (gap_ms / HOUR_MS) + prices[1] * (chain[OVERLAP] / HOUR_MS)
             done[at] = True
             out[at] = 0
         else:

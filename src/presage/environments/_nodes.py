@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.environments import _observing
+from presage.environments._outcomes import outcome
 from presage.environments._vector import MachinesVector
 from presage.environments.node_workloads import NodeWindows
 from presage.environments.objectives import Objective
 from presage.simulator import _cluster, _inputs, _moments, _node_moments
-from presage.simulator.metrics import measure
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,8 +74,7 @@ class NodesVector(MachinesVector):
     def _conclude(self, at: int) -> tuple[float, dict[str, float]]:
         episode, start_ms = self._episodes[at], self.start_ms(at)
         assert episode is not None  # noqa: S101  (a cluster without an episode has none that could end)
-        bonus = self.objective.bonus(episode, start_ms)
-        return bonus, dict(vars(measure(episode.jobs, start_ms, episode.processors)))
+        return outcome(self.objective, episode, start_ms, int(self._clusters.facts[at, _node_moments.KILLS]))
 
 
 def default_workload(workload: NodeWorkload | None) -> NodeWorkload:
@@ -87,11 +86,13 @@ def write_episode(clusters: Clusters, at: int, episode: PlacedEpisode) -> Cluste
     """Write an episode to a cluster; return the clusters, with more room if it needs some."""
     jobs, wants, count = episode.jobs, episode.wants, len(episode.jobs)
     for name, values in (
-        ("submit", jobs.submit_ms), ("run", jobs.run_ms), ("tasks", wants.tasks), ("want_cpu", wants.cpu_milli),
-        ("want_mem", wants.mem_mib), ("want_gpus", wants.gpus), ("want_share", wants.gpu_milli),
-        ("want_types", wants.gpu_types), ("want_features", wants.features),
+        ("submit", jobs.submit_ms), ("run", jobs.run_ms), ("plan", jobs.plan_ms), ("limit", jobs.limit_ms),
+        ("tasks", wants.tasks), ("want_cpu", wants.cpu_milli), ("want_mem", wants.mem_mib),
+        ("want_gpus", wants.gpus), ("want_share", wants.gpu_milli), ("want_types", wants.gpu_types),
+        ("want_features", wants.features),
     ):  # fmt: skip
         getattr(clusters, name)[at, :count] = values
+    clusters.override[at, :count] = 0 if episode.override is None else episode.override
     clusters.deadline[at, :count] = _moments.NO_DEADLINE
     if episode.deadline_ms is not None:
         clusters.deadline[at, :count] = episode.deadline_ms

@@ -45,9 +45,9 @@ KUBE_FEATURES = (
 )  # fmt: skip
 """What is observed of each waiting gang: how long it has waited, its estimate and members, as logarithms over 16;
 what a member wants, as shares of the largest node; the gang's share of the cluster; its slowdown so far as a
-logarithm over 16; whether all of it fits. The rest is of the cluster and the same in every row: the free shares of
-its processors, memory and GPUs, the share of nodes that have failed, and how many gangs wait and run, as
-logarithms over 16."""
+logarithm over 16; whether all of it fits and delays no gang with an override. The rest is of the cluster and the
+same in every row: the free shares of its processors, memory and GPUs, the share of nodes that have failed, and how
+many gangs wait and run, as logarithms over 16."""
 
 
 @lean

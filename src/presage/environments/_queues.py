@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.environments import _observing
+from presage.environments._outcomes import outcome
 from presage.environments._vector import MachinesVector
 from presage.environments.objectives import Objective
 from presage.environments.workloads import Windows
 from presage.simulator import _moments, choices
-from presage.simulator.metrics import measure
 from presage.simulator.pooled import ranked
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ class QueuesVector(MachinesVector):
         self._machines = write_episode(self._machines, at, episode, self._ranks(episode))
         jobs = episode.jobs
         _observing.write_known(self._known, at, jobs.estimate_ms / 1000, jobs.processors / episode.processors)
-        changes = 0 if episode.changes is None else len(episode.changes.at_ms)
-        if not choices.begin(
-            self._machines, at, len(jobs), episode.processors, self._slots, changes, *self._rules
-        ):
+        counts = (len(jobs), episode.processors, self._slots, changes_of(episode))
+        if not choices.begin(self._machines, at, *counts, *self._rules):
             return False
         self._observe(at)
         return True
@@ -79,8 +77,12 @@ class QueuesVector(MachinesVector):
     def _conclude(self, at: int) -> tuple[float, dict[str, float]]:
         episode, start_ms = self._episodes[at], self.start_ms(at)
         assert episode is not None  # noqa: S101  (a machine without an episode has none that could end)
-        bonus = self.objective.bonus(episode, start_ms)
-        return bonus, dict(vars(measure(episode.jobs, start_ms, episode.processors)))
+        return outcome(self.objective, episode, start_ms, int(self._machines.facts[at, _moments.KILLS]))
+
+
+def changes_of(episode: Episode) -> int:
+    """Return how many failures and repairs an episode has."""
+    return 0 if episode.changes is None else len(episode.changes.at_ms)
 
 
 def overridden(rank: NDArray[np.int64], episode: Episode) -> NDArray[np.int64]:

@@ -27,7 +27,7 @@ class BatchOrderVector(QueuesVector):
     in which they came; rows without a job are zero. `infos["action_mask"]` says which may be chosen. An episode
     begins on an empty machine and is over when its last job has started; the machine then begins the next one
     within the same step, and `infos["final_info"]` tells how the schedule was: metrics by name, NaN where none
-    ended.
+    ended; also `kills`, `overrides` and `override_wait_s`.
 
     The reward of a step is that of the jobs that started in it, as shares of the episode: the sum over an episode
     is the objective's value of the whole schedule. Where a job is killed because processors fail, what its start

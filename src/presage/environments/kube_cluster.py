@@ -28,6 +28,10 @@ class KubeClusterVector(NodesVector):
     happen. When a node fails, the gangs with a pod on it are killed whole and wait again behind all others; what
     their starts cost comes back.
 
+    Gangs with an override are not chosen: they stand first in the queue and start as soon as they fit. While the
+    first of them does not fit, there is a reservation for it at the first planned end at which it would, and only
+    gangs that are planned to end by then may be admitted.
+
     Observations are (clusters, slots, features), see `KUBE_FEATURES`; rewards, episodes and infos are as in
     `PlacementVector`. Whoever always admits the first gang that fits makes the schedule of `fcfs+skip@best-fit`.
     """

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.environments.workloads import Episode, at_load, deadlines, stretch, user_codes
+from presage.environments.workloads import (
+    Episode,
+    at_load,
+    check_share,
+    deadlines,
+    overrides,
+    stretch,
+    user_codes,
+)
 from presage.errors import UsageError
 from presage.simulator.nodes import placed_jobs_of
 from presage.simulator.placed import machine_size_of, placeable, unplaceable
@@ -25,10 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlacedEpisode(Episode):
-    """Gangs on a cluster of empty nodes, where nobody has an override and whole nodes fail.
-
-    Raises UsageError for failures that cannot be.
-    """
+    """Gangs on a cluster of empty nodes, where whole nodes fail. Raises UsageError for failures that cannot be."""
 
     wants: PlacedJobs = field(kw_only=True)
     nodes: int = field(kw_only=True)
@@ -36,8 +41,8 @@ class PlacedEpisode(Episode):
     """When nodes fail and come back; None: never."""
 
     def __post_init__(self) -> None:
-        if self.changes is not None or self.override is not None:
-            raise UsageError("Nodes fail as a whole and know no overrides", expected="node_changes instead")
+        if self.changes is not None:
+            raise UsageError("Nodes fail as a whole", expected="node_changes instead of changes")
         if self.node_changes is not None:
             self.node_changes.check(self.nodes)
 
@@ -78,6 +83,8 @@ class NodeWindows(NodeWorkload):
     deadline_factor: float | None = None
     """A job is late if it ends later than so many times its limit after its submit; None: no deadlines."""
     failures: NodeFailures | None = None
+    override_share: float = 0.0
+    """This share of the jobs, drawn anew for each episode, goes before all others."""
     drop_unplaceable: bool = False
     nodes: Nodes = field(init=False, repr=False, compare=False)
     all_jobs: PlacedJobs = field(init=False, repr=False, compare=False)
@@ -86,6 +93,7 @@ class NodeWindows(NodeWorkload):
     _size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_share(self.override_share)
         jobs, nodes = placed_jobs_of(self.trace, order_by=self.order_by, kill=True)
         fits = placeable(jobs, nodes)
         if not fits.all() and not self.drop_unplaceable:
@@ -114,17 +122,16 @@ class NodeWindows(NodeWorkload):
         wants = self.all_jobs.select(np.arange(begin, begin + self.jobs))
         if self.load is not None:
             wants = replace(wants, jobs=at_load(wants.jobs, _amounts(wants), self._size, self.load))
-        changes = None
-        if self.failures is not None:
-            changes = self.failures.draw(rng, wants.jobs.submit_ms, len(self.nodes))
+        submit_ms, count = wants.jobs.submit_ms, len(self.nodes)
         return PlacedEpisode(
             wants.jobs,
             self._size,
             self._users[begin : begin + self.jobs],
             deadlines(wants.jobs, self.deadline_factor),
+            override=overrides(rng, self.jobs, self.override_share),
             wants=wants,
-            nodes=len(self.nodes),
-            node_changes=changes,
+            nodes=count,
+            node_changes=None if self.failures is None else self.failures.draw(rng, submit_ms, count),
         )
 
 

@@ -72,5 +72,6 @@ def _gain(name: str, episode: Episode, start_ms: NDArray[np.int64]) -> float:
     if name == "throughput":
         return len(jobs) / (makespan_s / 3600)
     slowdown = bounded_slowdown((start_ms - jobs.submit_ms) / 1000, jobs.run_ms / 1000)
-    users = episode.users
-    return jain(np.bincount(users, slowdown) / np.maximum(np.bincount(users), 1))
+    of_user = np.bincount(episode.users)
+    present = of_user > 0  # users are numbered over the whole trace, and few of them are in an episode
+    return jain(np.bincount(episode.users, slowdown)[present] / of_user[present])

@@ -35,7 +35,9 @@ class PlacementVector(NodesVector):
     an episode is the objective's value of the whole schedule, less `fragmentation_price` times the mean, over the
     starts, of the share of the free GPUs that a typical task cannot use. Utilisation and sizes count GPUs if any
     job wants GPUs. When a node fails, the jobs on it are killed and wait again behind all others; what their
-    starts cost comes back. Episodes, infos and their ends are as in `BatchOrderVector`.
+    starts cost comes back. Jobs with an override stand first in the queue; with `backfill="skip"` others pass one
+    that does not fit only if they are planned to end before it would. Episodes, infos and their ends are as in
+    `BatchOrderVector`.
     """
 
     def __init__(

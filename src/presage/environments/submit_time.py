@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.environments import _awaiting
-from presage.environments._queues import overridden, write_episode
+from presage.environments._queues import changes_of, overridden, write_episode
 from presage.environments._vector import MachinesVector, SingleMachine
 from presage.environments.workloads import Windows
 from presage.errors import UsageError
@@ -37,9 +37,15 @@ class SubmitTimeVector(MachinesVector):
     size is that of a job of the episode unless `processors` says it; its limit is drawn between two `limits_s`,
     evenly on a logarithmic scale.
 
+    Where processors fail, jobs that are killed wait again in their old places. If the first of the chain is
+    killed, that is its end, and the second, which goes on from there, is submitted at once. A second that is
+    killed while it waits for the first to end is started once more; the episode lasts until the second runs and
+    the first has ended. Jobs of others that have an override go before the chain.
+
     Observations are (machines, features), see `SUBMIT_FEATURES`; both actions are always possible.
-    `infos["final_info"]` has `interruption_h`, `overlap_h`, `wait_s` (of the second job) and `lead_s` (how long
-    before the end of the first it was submitted).
+    `infos["final_info"]` has `interruption_h`, `overlap_h`, `wait_s` (of the second job, until its last start),
+    `lead_s` (how long before the end of the first it was submitted), `kills` (how often a job, of whomever, was
+    killed) and `cut_short_h` (how much sooner than by its limit the first ended).
     """
 
     def __init__(
@@ -64,7 +70,7 @@ class SubmitTimeVector(MachinesVector):
         self._warm_up = warm_up
         self._prices = np.array([interruption_price, overlap_price], np.float64)
         self._machines = _moments.new_machines(num_envs, workload.jobs + JOBS_OF_CHAIN)
-        self._chains = np.zeros((num_envs, _awaiting.INTERVAL + 1), np.int64)
+        self._chains = np.zeros((num_envs, _awaiting.OVERLAP + 1), np.int64)
         self._mask[:] = True
 
     def start_ms(self, at: int) -> tuple[int, int]:
@@ -74,16 +80,15 @@ class SubmitTimeVector(MachinesVector):
 
     def _draw(self, at: int, rng: np.random.Generator) -> bool:
         episode = self.workload.draw(rng)
-        if episode.changes is not None:
-            raise UsageError("Processors fail in this workload", expected="a workload without failures")
-        machines, jobs, count = self._machines, episode.jobs, len(episode.jobs)
-        write_episode(machines, at, episode, 4 * overridden(np.arange(count), episode))
+        jobs, count = episode.jobs, len(episode.jobs)
+        ranks = 4 * overridden(np.arange(count), episode)
+        self._machines = machines = write_episode(self._machines, at, episode, ranks)
         first = submissions.begin_chain(
-            machines, at, count, episode.processors, jobs.submit_ms[int(self._warm_up * count)],
-            self._size(episode, rng), self._limit_ms(rng),
+            machines, at, count, episode.processors, changes_of(episode),
+            jobs.submit_ms[int(self._warm_up * count)], self._size(episode, rng), self._limit_ms(rng),
         )  # fmt: skip
         end_ms = machines.start[at, first] + machines.run[at, first]
-        self._chains[at] = first, count + 1, end_ms, self._interval_ms
+        self._chains[at] = first, count + 1, end_ms, self._interval_ms, 0
         _awaiting.observe_chain(machines, self._chains, at, self._seen[at])
         return True
 
@@ -108,16 +113,17 @@ class SubmitTimeVector(MachinesVector):
         )
 
     def _conclude(self, at: int) -> tuple[float, dict[str, float]]:
-        _, successor, end_ms, _ = self._chains[at].tolist()
-        start_ms, submit_ms = (
-            int(values[at, successor]) for values in (self._machines.start, self._machines.submit)
-        )
-        gap_h = (start_ms - end_ms) / 1000 / HOUR_S
+        machines = self._machines
+        first, second, end_ms, _, overlap_ms = self._chains[at].tolist()
+        start_ms, submit_ms = int(machines.start[at, second]), int(machines.submit[at, second])
+        limit_ms = int(machines.start[at, first] + machines.limit[at, first])
         return 0.0, {
-            "interruption_h": max(gap_h, 0.0),
-            "overlap_h": max(-gap_h, 0.0),
+            "interruption_h": max(start_ms - end_ms, 0) / 1000 / HOUR_S,
+            "overlap_h": overlap_ms / 1000 / HOUR_S,
             "wait_s": (start_ms - submit_ms) / 1000,
             "lead_s": (end_ms - submit_ms) / 1000,
+            "kills": float(machines.facts[at, _moments.KILLS]),
+            "cut_short_h": (limit_ms - end_ms) / 1000 / HOUR_S,
         }
 
 

@@ -82,8 +82,7 @@ class Windows(Workload):
     _size: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.override_share <= 1:
-            raise UsageError(f"No share of jobs is {self.override_share}", expected="a share between 0 and 1")
+        check_share(self.override_share)
         jobs = jobs_of(self.trace, order_by=self.order_by, kill=True)
         part = stretch(self.first, self.last, self.jobs, self.load, len(jobs))
         chosen = jobs.select(part)
@@ -113,7 +112,7 @@ class Windows(Workload):
             self._size,
             self._users[part],
             deadlines(jobs, self.deadline_factor),
-            override=rng.random(self.jobs) < self.override_share if self.override_share else None,
+            override=overrides(rng, self.jobs, self.override_share),
             changes=None if self.failures is None else self.failures.draw(rng, jobs.submit_ms, self._size),
         )
 
@@ -169,6 +168,17 @@ def stretch(first: float, last: float, jobs: int, load: float | None, of: int) -
 def deadlines(jobs: Jobs, factor: float | None) -> NDArray[np.int64] | None:
     """Return until when each job should have ended, so many times its limit after its submit."""
     return None if factor is None else jobs.submit_ms + (factor * jobs.limit_ms).astype(np.int64)
+
+
+def check_share(share: float) -> None:
+    """Raise UsageError if this can be no share of the jobs."""
+    if not 0 <= share <= 1:
+        raise UsageError(f"No share of jobs is {share}", expected="a share between 0 and 1")
+
+
+def overrides(rng: np.random.Generator, jobs: int, share: float) -> NDArray[np.bool_] | None:
+    """Return which jobs an operator puts first, each as likely as any other; None, and nothing drawn, if none."""
+    return rng.random(jobs) < share if share else None
 
 
 def user_codes(trace: Trace) -> NDArray[np.int64]:

@@ -14,13 +14,11 @@ from numba import njit
 
 from presage.simulator._structures import (
     NEVER,
+    begin_running,
+    end_first,
     find_leaf,
     find_next,
-    insert_running,
-    pop_end,
-    push_end,
-    remove_running,
-    renewed_end,
+    renew_plans,
     set_leaf,
 )
 
@@ -66,17 +64,10 @@ def run_conservative(
         next_is_end = running > 0 and (arrived >= count or ends[0] <= submit[arrived])
         now = ends[0] if next_is_end else submit[arrived]
         while running > 0 and ends[0] <= now:
-            job = ending[0]
             running -= 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
+            job = end_first(ends, ending, planned, holding, planned_end, running)
             free += size[job]
-        while running > 0 and planned[0] <= now:
-            job = holding[0]
-            end = renewed_end(now, start[job], limit[job])
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
+        renew_plans(planned, holding, planned_end, running, now, start, limit)
         while arrived < count and submit[arrived] <= now:
             set_leaf(sizes, plans, leaves, rank[arrived], size[arrived], plan[arrived])
             waiting += 1
@@ -89,9 +80,8 @@ def run_conservative(
             set_leaf(sizes, plans, leaves, rank[job], NEVER, NEVER)
             start[job] = now
             free -= size[job]
-            planned_end[job] = now + plan[job]
-            push_end(ends, ending, running, now + run[job], job)
-            insert_running(planned, holding, running, planned_end[job], job)
+            end, planned_for = now + run[job], now + plan[job]
+            begin_running(ends, ending, planned, holding, planned_end, running, job, end, planned_for)
             running += 1
         waiting -= begun
 

@@ -19,13 +19,14 @@ from numba import njit
 from presage.simulator._listed import start_conservatively, start_easily
 from presage.simulator._pooled import CONSERVATIVE, EASY, in_order
 from presage.simulator._structures import (
-    NEVER,
+    close_ranks,
     insert_running,
     pop_end,
     push_end,
     remove_running,
-    renewed_end,
+    renew_plans,
     reserve,
+    smallest_of,
 )
 
 if TYPE_CHECKING:
@@ -140,10 +141,7 @@ def _keep_to_choice(
 def _pass(work: Work, state: State, now: int, backfilling: int) -> None:
     """Start whoever may start now."""
     counts = state.counts
-    smallest = NEVER
-    for at in range(counts[WAITING]):
-        smallest = min(smallest, work.size[state.queue[at]])
-    if smallest > counts[FREE]:
+    if smallest_of(state.queue, counts[WAITING], work.size) > counts[FREE]:
         return
     line = _line(work, state, now)
     if backfilling == CONSERVATIVE:
@@ -223,26 +221,14 @@ def _start(work: Work, state: State, now: int, job: int) -> None:
 @njit(cache=True, nogil=True)
 def _forget_started(state: State) -> None:
     """Take the jobs that have started out of the queue."""
-    queue = state.queue
-    gone = 0
-    for at in range(state.counts[WAITING]):
-        if state.queued[queue[at]]:
-            queue[at - gone] = queue[at]
-        else:
-            gone += 1
-    state.counts[WAITING] -= gone
+    state.counts[WAITING] = close_ranks(state.queue, state.queued, state.counts[WAITING])
 
 
 @njit(cache=True, nogil=True)
 def _renew_plans(work: Work, state: State, now: int) -> None:
     """Plan the running jobs anew that have outlived their plan."""
-    last = state.counts[RUNNING] - 1
-    while last >= 0 and state.planned[0] <= now:
-        job = state.holding[0]
-        end = renewed_end(now, state.start[job], work.limit[job])
-        remove_running(state.planned, state.holding, last, state.planned_end[job], job)
-        insert_running(state.planned, state.holding, last, end, job)
-        state.planned_end[job] = end
+    running = state.counts[RUNNING]
+    renew_plans(state.planned, state.holding, state.planned_end, running, now, state.start, work.limit)
 
 
 @njit(cache=True, nogil=True)

@@ -10,13 +10,13 @@ from numba import njit
 from presage.simulator._conservative import profile_of, take_place
 from presage.simulator._pooled import CONSERVATIVE, EASY_SJBF, NONE, in_order
 from presage.simulator._structures import (
-    NEVER,
+    begin_running,
+    close_ranks,
+    end_first,
     insert_running,
-    pop_end,
-    push_end,
-    remove_running,
-    renewed_end,
+    renew_plans,
     reserve,
+    smallest_of,
 )
 
 if TYPE_CHECKING:
@@ -62,25 +62,15 @@ def run_listed(
         next_is_end = running > 0 and (arrived >= count or ends[0] <= submit[arrived])
         now = ends[0] if next_is_end else submit[arrived]
         while running > 0 and ends[0] <= now:
-            job = ending[0]
             running -= 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
+            job = end_first(ends, ending, planned, holding, planned_end, running)
             free += size[job]
-        while running > 0 and planned[0] <= now:
-            job = holding[0]
-            end = renewed_end(now, start[job], limit[job])
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
+        renew_plans(planned, holding, planned_end, running, now, start, limit)
         while arrived < count and submit[arrived] <= now:
             queue[waiting] = arrived
             waiting += 1
             arrived += 1
-        smallest = NEVER
-        for at in range(waiting):
-            smallest = min(smallest, size[queue[at]])
-        if smallest > free:
+        if smallest_of(queue, waiting, size) > free:
             continue
         line = in_order(queue[:waiting], now, submit, estimate_s, size, rank, rule)
         if backfilling == CONSERVATIVE:
@@ -92,19 +82,12 @@ def run_listed(
                 job = line[at]
                 start[job] = now
                 free -= size[job]
-                planned_end[job] = now + plan[job]
-                push_end(ends, ending, running, now + run[job], job)
-                insert_running(planned, holding, running, planned_end[job], job)
+                end, planned_for = now + run[job], now + plan[job]
+                begin_running(ends, ending, planned, holding, planned_end, running, job, end, planned_for)
                 running += 1
                 queued[job] = False
         # The queue stays in submit order, so that a stable sort breaks ties by it.
-        gone = 0
-        for at in range(waiting):
-            if queued[queue[at]]:
-                queue[at - gone] = queue[at]
-            else:
-                gone += 1
-        waiting -= gone
+        waiting = close_ranks(queue, queued, waiting)
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,16 @@ import numpy as np
 from presage.simulator._compiling import compiled, inner, nested
 from presage.simulator._guided import Rules, Work, count_use, put_first, score_queue, start_best
 from presage.simulator._replays import CUT_OFF, Scene, cost_of, growth_of, new_scene, replay
-from presage.simulator._structures import NEVER, insert_running, pop_end, push_end, remove_running, renewed_end
+from presage.simulator._structures import (
+    NEVER,
+    begin_running,
+    close_ranks,
+    end_first,
+    insert_running,
+    renew_plans,
+    renewed_end,
+    smallest_of,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,28 +119,18 @@ def run_looking_ahead(
         next_is_end = running > 0 and (arrived >= count or ends[0] <= work.submit[arrived])
         now = ends[0] if next_is_end else work.submit[arrived]
         while running > 0 and ends[0] <= now:
-            job = ending[0]
             running -= 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
+            job = end_first(ends, ending, planned, holding, planned_end, running)
             free += work.size[job]
             count_use(usage, used_at, total, work.user[job], float(work.run[job]) * work.size[job], now)
-        while running > 0 and planned[0] <= now:
-            job = holding[0]
-            end = renewed_end(now, start[job], work.limit[job])
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
+        renew_plans(planned, holding, planned_end, running, now, start, work.limit)
         while arrived < count and work.submit[arrived] <= now:
             queue[waiting] = arrived
             waiting += 1
             arrived += 1
         while epoch + 1 < len(looking.since_ms) and looking.since_ms[epoch + 1] <= now:
             epoch += 1
-        smallest = NEVER
-        for at in range(waiting):
-            smallest = min(smallest, work.size[queue[at]])
-        if smallest > free:
+        if smallest_of(queue, waiting, work.size) > free:
             continue
         present = _present(
             now, free, capacity, looking.source[epoch] if epoch >= 0 else 0, usage, used_at, total,
@@ -147,18 +146,11 @@ def run_looking_ahead(
             job = queue[at]
             start[job] = now
             free -= work.size[job]
-            planned_end[job] = now + work.plan[job]
-            push_end(ends, ending, running, now + work.run[job], job)
-            insert_running(planned, holding, running, planned_end[job], job)
+            end, planned_for = now + work.run[job], now + work.plan[job]
+            begin_running(ends, ending, planned, holding, planned_end, running, job, end, planned_for)
             running += 1
             queued[job] = False
-        gone = 0
-        for at in range(waiting):
-            if queued[queue[at]]:
-                queue[at - gone] = queue[at]
-            else:
-                gone += 1
-        waiting -= gone
+        waiting = close_ranks(queue, queued, waiting)
 
 
 @nested

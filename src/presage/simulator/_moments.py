@@ -20,7 +20,7 @@ from presage.simulator._structures import (
     pop_end,
     push_end,
     remove_running,
-    renewed_end,
+    renew_plans,
     reserve,
 )
 from presage.simulator.metrics import TAU_S
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 # Columns of `facts`: the present, processors and those that are free, jobs that run, wait, have arrived and have
 # started, how many there are at all; the job that a machine is committed to, the job behind which others are
 # backfilled by choice, the time reserved for either and what is left over then; how many jobs can be seen;
-# processors that have failed, failures and repairs so far and at all, and waiting jobs that go before any choice.
+# processors that have failed, failures and repairs so far and at all, waiting jobs that go before any choice, and
+# how often a job was killed.
 NOW, PROCESSORS, FREE, RUNNING, WAITING, ARRIVED, STARTED, JOBS, CHOSEN, HEAD, RESERVED, EXTRA, SLOTS = range(13)
-DOWN, CHANGED, CHANGES, URGENT = range(13, 17)
-FACTS = 17
+DOWN, CHANGED, CHANGES, URGENT, KILLS = range(13, 18)
+FACTS = 18
 NOBODY = -1
 NO_DEADLINE = NEVER
 HOUR_S = 3600.0
@@ -129,10 +130,7 @@ def start(m: Machines, at: int, slot: int) -> None:
     """Start the job in a place of the queue."""
     facts = m.facts[at]
     job = m.queue[at, slot]
-    for k in range(slot, facts[WAITING] - 1):
-        m.queue[at, k] = m.queue[at, k + 1]
-    facts[WAITING] -= 1
-    facts[URGENT] -= m.override[at, job]
+    dequeue(m, at, slot)
     m.start[at, job] = facts[NOW]
     m.planned_end[at, job] = facts[NOW] + m.plan[at, job]
     push_end(m.ends[at], m.ending[at], facts[RUNNING], facts[NOW] + m.run[at, job], job)
@@ -141,6 +139,16 @@ def start(m: Machines, at: int, slot: int) -> None:
     facts[FREE] -= m.size[at, job]
     facts[STARTED] += 1
     m.cost[at] += _cost(m, at, job)
+
+
+@inner
+def dequeue(m: Machines, at: int, slot: int) -> None:
+    """Take the job in a place of the queue out of it."""
+    facts = m.facts[at]
+    facts[URGENT] -= m.override[at, m.queue[at, slot]]
+    facts[WAITING] -= 1
+    for k in range(slot, facts[WAITING]):
+        m.queue[at, k] = m.queue[at, k + 1]
 
 
 @inner
@@ -275,6 +283,7 @@ def _change(m: Machines, at: int, semantics: int) -> None:
         m.cost[at] -= _cost(m, at, job)
         m.start[at, job] = -1
         facts[STARTED] -= 1
+        facts[KILLS] += 1
         enqueue(m, at, job, semantics)
     facts[FREE] += by
     facts[DOWN] -= by
@@ -295,11 +304,5 @@ def _youngest(m: Machines, at: int) -> int:
 @inner
 def _renew_plans(m: Machines, at: int) -> None:
     """Plan the running jobs anew that have outlived their plans."""
-    facts = m.facts[at]
-    last = facts[RUNNING] - 1
-    while last >= 0 and m.planned[at, 0] <= facts[NOW]:
-        job = m.holding[at, 0]
-        end = renewed_end(facts[NOW], m.start[at, job], m.limit[at, job])
-        remove_running(m.planned[at], m.holding[at], last, m.planned_end[at, job], job)
-        insert_running(m.planned[at], m.holding[at], last, end, job)
-        m.planned_end[at, job] = end
+    now, running = m.facts[at, NOW], m.facts[at, RUNNING]
+    renew_plans(m.planned[at], m.holding[at], m.planned_end[at], running, now, m.start[at], m.limit[at])

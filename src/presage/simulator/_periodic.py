@@ -25,21 +25,13 @@ from numba import njit
 
 from presage.simulator._places import NOBODY, Pace, start_from_the_front, start_in_places
 from presage.simulator._pooled import in_order
-from presage.simulator._structures import (
-    NEVER,
-    insert_running,
-    pop_end,
-    push_end,
-    remove_running,
-    renewed_end,
-)
+from presage.simulator._structures import NEVER, begin_running, close_ranks, end_first, renew_plans, smallest_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
-    Flags = NDArray[np.bool_]
 
 MAIN, BACKFILL = 0, 1
 
@@ -92,10 +84,8 @@ def run_periodic(
             now = min(now, submit[arrived])
         asked = False
         while running > 0 and ends[0] <= now:
-            job = ending[0]
             running -= 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
+            job = end_first(ends, ending, planned, holding, planned_end, running)
             free += size[job]
             for node in range(capacity):
                 if owner[node] == job:
@@ -112,9 +102,7 @@ def run_periodic(
                 pass_at = _tick(max(now, last_pass + pace.main_gap), pace.poll, pace.origin)
             if cycle_at == NEVER:
                 cycle_at = _next_cycle(now, last_cycle, steady, pace)
-        smallest = NEVER
-        for at in range(waiting):
-            smallest = min(smallest, size[queue[at]])
+        smallest = smallest_of(queue, waiting, size)
         for scheduler in (MAIN, BACKFILL):
             if scheduler == MAIN:
                 if min(pass_at, full_at) > now:
@@ -134,12 +122,7 @@ def run_periodic(
                 cycle_at = NEVER
                 if last_news > now - pace.poll:
                     cycle_at = _next_cycle(now, last_cycle, steady, pace)
-                while running > 0 and planned[0] <= now:
-                    job = holding[0]
-                    end = renewed_end(now, start[job], limit[job])
-                    remove_running(planned, holding, running - 1, planned_end[job], job)
-                    insert_running(planned, holding, running - 1, end, job)
-                    planned_end[job] = end
+                renew_plans(planned, holding, planned_end, running, now, start, limit)
             if smallest > free:
                 continue
             line = in_order(queue[:waiting], now, submit, estimate_s, processors, rank, rule)[:depth]
@@ -155,14 +138,13 @@ def run_periodic(
                     job = line[at]
                     start[job] = now
                     free -= size[job]
-                    planned_end[job] = now + plan[job]
-                    push_end(ends, ending, running, now + run[job] + pace.release, job)
-                    insert_running(planned, holding, running, planned_end[job], job)
+                    end, planned_for = now + run[job] + pace.release, now + plan[job]
+                    begin_running(ends, ending, planned, holding, planned_end, running, job, end, planned_for)
                     running += 1
                     queued[job] = False
                     gone += 1
             if gone > 0:
-                waiting = _close_ranks(queue, queued, waiting)
+                waiting = close_ranks(queue, queued, waiting)
                 last_news = now
                 if scheduler == BACKFILL:
                     steady = waiting > 0
@@ -183,15 +165,3 @@ def _next_cycle(news: int, last_cycle: int, steady: bool, pace: Pace) -> int:
     if steady:
         return _tick(max(news, last_cycle + 1), pace.interval, last_cycle)
     return _tick(max(news, last_cycle + pace.interval), pace.poll, pace.origin)
-
-
-@njit(inline="always")
-def _close_ranks(queue: Ints, queued: Flags, waiting: int) -> int:
-    """Take who started out of the queue; return its length. Submit order stays, for stable sorts."""
-    gone = 0
-    for at in range(waiting):
-        if queued[queue[at]]:
-            queue[at - gone] = queue[at]
-        else:
-            gone += 1
-    return waiting - gone

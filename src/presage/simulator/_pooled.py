@@ -32,7 +32,7 @@ from presage.simulator._structures import (
     pop_end,
     push_end,
     remove_running,
-    renewed_end,
+    renew_plans,
     reserve,
     set_leaf,
     set_size,
@@ -133,12 +133,7 @@ def run_static(
                 remove_running(planned, holding, running, planned_end[job], job)
             free += size[job]
             must_pass = True
-        while backfilling != NONE and running > 0 and planned[0] <= now:
-            job = holding[0]
-            end = renewed_end(now, start[job], limit[job])
-            remove_running(planned, holding, running - 1, planned_end[job], job)
-            insert_running(planned, holding, running - 1, end, job)
-            planned_end[job] = end
+        if backfilling != NONE and renew_plans(planned, holding, planned_end, running, now, start, limit):
             must_pass = True
         first = arrived
         while arrived < count and submit[arrived] <= now:

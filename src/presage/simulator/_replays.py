@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from presage.simulator._compiling import inner, nested
-from presage.simulator._structures import NEVER, insert_running, pop_end, push_end, remove_running, reserve
+from presage.simulator._structures import NEVER, begin_running, end_first, reserve
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,9 +125,8 @@ def replay(
                     free -= wanted
                     cost += cost_of(time - submit[job], scene.inverse[job], exponent) - scene.before[job]
                     growth -= scene.growth[job]
-                    planned_end[job] = time + plan[job]
-                    push_end(ends, ending, running, time + run[job], job)
-                    insert_running(planned, holding, running, planned_end[job], job)
+                    end, planned_for = time + run[job], time + plan[job]
+                    begin_running(ends, ending, planned, holding, planned_end, running, job, end, planned_for)
                     running += 1
                 else:
                     line[kept], wants[kept] = job, wanted
@@ -152,12 +151,9 @@ def replay(
         if (cost + growth * (time - now)) * _CERTAIN >= bar:
             return bar, looks
         while running > 0 and ends[0] <= time:
-            job = ending[0]
             running -= 1
             looks += 1
-            pop_end(ends, ending, running)
-            remove_running(planned, holding, running, planned_end[job], job)
-            free += size[job]
+            free += size[end_first(ends, ending, planned, holding, planned_end, running)]
         while come < last and submit[come] <= time:
             at = waiting
             while at > 0 and scores[line[at - 1]] > scores[come]:

@@ -92,6 +92,70 @@ def renewed_end(now: int, start: int, limit: int) -> int:
 
 
 @njit(inline="always")
+def begin_running(
+    ends: Ints,
+    ending: Ints,
+    planned: Ints,
+    holding: Ints,
+    planned_end: Ints,
+    count: int,
+    job: int,
+    end: int,
+    plan: int,
+) -> None:
+    """Add a job that ends at `end` and is planned to end at `plan` to the `count` that run."""
+    planned_end[job] = plan
+    push_end(ends, ending, count, end, job)
+    insert_running(planned, holding, count, plan, job)
+
+
+@njit(inline="always")
+def end_first(ends: Ints, ending: Ints, planned: Ints, holding: Ints, planned_end: Ints, count: int) -> int:
+    """Remove the running job that ends first, and return it; `count` is the number that remain."""
+    job = ending[0]
+    pop_end(ends, ending, count)
+    remove_running(planned, holding, count, planned_end[job], job)
+    return int(job)
+
+
+@njit(inline="always")
+def renew_plans(
+    planned: Ints, holding: Ints, planned_end: Ints, count: int, now: int, start: Ints, limit: Ints
+) -> bool:
+    """Plan the running jobs anew that have outlived their plans; return whether there were any."""
+    renewed = False
+    while count > 0 and planned[0] <= now:
+        job = holding[0]
+        end = renewed_end(now, start[job], limit[job])
+        remove_running(planned, holding, count - 1, planned_end[job], job)
+        insert_running(planned, holding, count - 1, end, job)
+        planned_end[job] = end
+        renewed = True
+    return renewed
+
+
+@njit(inline="always")
+def smallest_of(queue: Ints, waiting: int, size: Ints) -> int:
+    """Return the size of the smallest of the waiting jobs, NEVER if there are none."""
+    smallest = NEVER
+    for at in range(waiting):
+        smallest = min(smallest, size[queue[at]])
+    return smallest
+
+
+@njit(inline="always")
+def close_ranks(queue: Ints, queued: NDArray[np.bool_], waiting: int) -> int:
+    """Take those who are not `queued` any more out of the queue; return its length. The order stays as it is."""
+    gone = 0
+    for at in range(waiting):
+        if queued[queue[at]]:
+            queue[at - gone] = queue[at]
+        else:
+            gone += 1
+    return waiting - gone
+
+
+@njit(inline="always")
 def set_leaf(sizes: Ints, plans: Ints, leaves: int, rank: int, size: int, plan: int) -> None:
     """Set the leaf of `rank` in the tree of least sizes and plans; (NEVER, NEVER) empties it."""
     at = rank + leaves

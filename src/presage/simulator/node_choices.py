@@ -8,6 +8,10 @@ schedule of `presage.simulator.simulate_placed` with that rule.
 Where gangs are chosen, any gang that fits may be, or nobody until the next event; its members are placed best-fit.
 Whoever always chooses the first makes the schedule of `fcfs+skip@best-fit`.
 
+Gangs with an override stand first in the queue and are not chosen: they start as soon as they fit. While the first
+of them does not, others start only if they are planned to end by the time that is reserved for it, which is the
+first planned end at which it fits; those with an override before those without.
+
 Nobody is asked where there is nothing to choose. An episode is over when the last gang has started and none can be
 killed, since all that follows is known then. Gangs that are killed wait behind all others.
 
@@ -16,7 +20,7 @@ Times are integer milliseconds. Arrays have one row per cluster; `presage.simula
 
 from __future__ import annotations
 
-from presage.simulator._cluster import Machine, find_node, has_room, pick_gpus, take, total_room
+from presage.simulator._cluster import Machine, find_node, has_room, pick_gpus, take
 from presage.simulator._compiling import inner, lean
 from presage.simulator._fragmentation import Typical, total_fragmentation
 from presage.simulator._node_moments import (
@@ -25,11 +29,14 @@ from presage.simulator._node_moments import (
     PLACING,
     SLOTS,
     TRIED,
+    URGENT,
     WAITING,
     Clusters,
     clear,
+    fits,
     free_of,
     is_over,
+    leaves_reservation,
     next_event,
     next_instant,
     start,
@@ -80,11 +87,21 @@ def _next_in_line(c: Clusters, machine: Machine, at: int, backfilling: int) -> i
     """Return the place in the queue of the next gang that fits, or -1."""
     facts = c.facts[at]
     while facts[TRIED] < (facts[WAITING] if backfilling == SKIP else min(facts[WAITING], 1)):
-        want = want_in(c, at, c.queue[at, facts[TRIED]])
-        if total_room(machine, free_of(c, at), want) >= want.tasks:
+        if _may_start(c, machine, at, facts[TRIED]):
             return int(facts[TRIED])
         facts[TRIED] += 1  # nothing becomes free before the next end
     return NOBODY
+
+
+@inner
+def _may_start(c: Clusters, machine: Machine, at: int, slot: int) -> bool:
+    """Return whether a gang fits and does not delay one with an override that does not.
+
+    For places behind the first it must be known that the first does not fit, if it has an override.
+    """
+    if not fits(c, machine, at, slot):
+        return False
+    return slot == 0 or c.facts[at, URGENT] == 0 or leaves_reservation(c, machine, at, slot)
 
 
 @inner
@@ -138,26 +155,43 @@ def useless_share(c: Clusters, machine: Machine, typical: Typical, at: int) -> f
 def begin_admitting(c: Clusters, machine: Machine, typical: Typical, at: int, jobs: int, changes: int) -> bool:
     """Bring a cluster, whose gangs are written, to its first choice of a gang; return whether there is any."""
     clear(c, at, jobs, changes)
-    return _to_next_gang(c, machine, at)
+    return _to_next_gang(c, machine, typical, at)
 
 
 @lean
 def admit(c: Clusters, machine: Machine, typical: Typical, at: int, slot: int) -> bool:
     """Start a gang that fits, or nobody (the place behind all slots); return whether there is a next choice."""
     if slot < c.facts[at, SLOTS]:
-        job = c.queue[at, slot]
-        want = want_in(c, at, job)
-        begin, end = c.first[at, job], c.first[at, job + 1]
-        place(BEST_FIT, machine, free_of(c, at), want, 0, typical, c.node[at, begin:end], c.held[at, begin:end])
-        start(c, at, slot)
+        _start_best_fit(c, machine, typical, at, slot)
     else:
         next_event(c, machine, at)
-    return _to_next_gang(c, machine, at)
+    return _to_next_gang(c, machine, typical, at)
 
 
 @inner
-def _to_next_gang(c: Clusters, machine: Machine, at: int) -> bool:
+def _start_best_fit(c: Clusters, machine: Machine, typical: Typical, at: int, slot: int) -> None:
+    job = c.queue[at, slot]
+    want = want_in(c, at, job)
+    begin, end = c.first[at, job], c.first[at, job + 1]
+    place(BEST_FIT, machine, free_of(c, at), want, 0, typical, c.node[at, begin:end], c.held[at, begin:end])
+    start(c, at, slot)
+
+
+@inner
+def _start_urgent(c: Clusters, machine: Machine, typical: Typical, at: int) -> None:
+    """Start the gangs with an override that may start, in the order of the queue."""
+    slot = 0
+    while slot < c.facts[at, URGENT]:
+        if _may_start(c, machine, at, slot):
+            _start_best_fit(c, machine, typical, at, slot)
+        else:
+            slot += 1
+
+
+@inner
+def _to_next_gang(c: Clusters, machine: Machine, typical: Typical, at: int) -> bool:
     while not is_over(c, at):
+        _start_urgent(c, machine, typical, at)
         if _mark_fitting(c, machine, at) > 0:
             return True
         if not next_event(c, machine, at):
@@ -167,13 +201,11 @@ def _to_next_gang(c: Clusters, machine: Machine, at: int) -> bool:
 
 @inner
 def _mark_fitting(c: Clusters, machine: Machine, at: int) -> int:
-    """Note which of the gangs that can be seen fit; return how many."""
+    """Note which of the gangs that can be seen may be admitted; return how many."""
     facts = c.facts[at]
-    free = free_of(c, at)
     count = 0
     for slot in range(min(facts[WAITING], facts[SLOTS])):
-        want = want_in(c, at, c.queue[at, slot])
-        c.fits[at, slot] = 1 if total_room(machine, free, want) >= want.tasks else 0
+        c.fits[at, slot] = 1 if _may_start(c, machine, at, slot) else 0
         count += c.fits[at, slot]
     c.fits[at, min(facts[WAITING], facts[SLOTS]) :] = 0
     return count

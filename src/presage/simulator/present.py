@@ -134,9 +134,17 @@ def occupied(trace: Trace, now_ms: int, processors: int, predictions: tuple[str,
 
 
 def parse_instant(text: str, trace: Trace) -> int:
-    """Return the instant written as a date (2024-03-04T09:00, in the machine's zone unless it names one) or as a
-    length of time from the first submit (2d). Raises UsageError.
+    """Return the instant written as a date (2024-03-04T09:00, in the machine's zone unless it names one), as a
+    length of time from the first submit (2d), or as `now`, which is what the clock on the wall says. Raises
+    UsageError, also for the present of a log that does not say when it began.
     """
+    if text.strip().lower() == "now":
+        if not trace.manifest.absolute_time:
+            raise UsageError(
+                "The log counts its times from an instant that it does not tell, so now is nowhere in it",
+                expected="a time after the first submit, like 2d",
+            )
+        return round(datetime.now(UTC).timestamp() * 1000)
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -146,7 +154,7 @@ def parse_instant(text: str, trace: Trace) -> int:
         except UsageError:
             raise UsageError(
                 f"{text!r} is no instant",
-                expected="a date like 2024-03-04T09:00, or a time after the first submit, like 2d",
+                expected="a date like 2024-03-04T09:00, a time after the first submit, like 2d, or now",
             ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=ZoneInfo(time_zone_of(trace)))
