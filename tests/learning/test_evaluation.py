@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import load, save
 
 from presage.errors import InputError, PresageError, UnknownNameError, UsageError
 from presage.learning.evaluation import Schedule, evaluate_policy, split_case
@@ -137,6 +140,29 @@ def test_what_is_no_policy_is_told(tmp_path: Path) -> None:
         LearnedPolicy.load(tmp_path / "text.safetensors")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"guard": {"base_s": "Infinity", "backlog": 1.0}},
+        {"guard": {"base_s": float("inf"), "backlog": 1.0}},
+        {"guard": {"hours": 3}},
+        {"about": 3},
+    ],
+)
+def test_a_policy_with_a_damaged_head_is_told(tmp_path: Path, damage: dict[str, object]) -> None:
+    path = tmp_path / "ours.safetensors"
+    LearnedPolicy("ours").save(path)
+    with safe_open(path, "numpy") as opened:
+        head = json.loads(opened.metadata()["presage-policy"])
+    path.write_bytes(save(load(path.read_bytes()), {"presage-policy": json.dumps({**head, **damage})}))
+    with pytest.raises(InputError, match="not a policy"):
+        LearnedPolicy.load(path)
+    for other in ("[]", "3"):
+        path.write_bytes(save(load(path.read_bytes()), {"presage-policy": other}))
+        with pytest.raises(InputError):
+            LearnedPolicy.load(path)
+
+
 def test_policies_are_found_by_what_people_call_them() -> None:
     assert isinstance(policy_named("index"), LearnedPolicy)
     assert policy_named("saf/A") == Decider("saf", GUARDS["A"])
@@ -146,6 +172,23 @@ def test_policies_are_found_by_what_people_call_them() -> None:
         policy_named("saff")
     with pytest.raises(PresageError, match="guard"):
         policy_named("saf/Q")
+    with pytest.raises(UsageError, match="default has its own guard"):
+        policy_named("default/A")
+
+
+def test_a_name_is_no_folder_that_happens_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("index", "saf", "sjf+easy", "policies"):
+        Path(name).mkdir()
+        Path(name, "notes.txt").touch()
+    assert policy_named("index").name == "index"
+    assert policy_named("saf") == Decider("saf", None)
+    assert policy_named("sjf+easy") == Decider("sjf", None)
+    for folder in ("policies", "./saf"):
+        with pytest.raises(InputError, match="holds no policies"):
+            policy_named(folder)
+    LearnedPolicy("kept").save(Path("saf/ours.safetensors"))
+    assert policy_named("saf/ours.safetensors").name == "kept"
 
 
 def test_an_explanation_says_which_way_each_number_moves_a_job() -> None:

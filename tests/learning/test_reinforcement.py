@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from presage.environments import FEATURES, Windows
 from presage.errors import InputError, UsageError
-from presage.learning import reinforcement
 from presage.learning._machines_for_sb3 import MachinesForSb3, MeasuredOrder
 from presage.learning.cases import Case
 from presage.learning.imitation import imitate, moments_of
@@ -203,9 +202,13 @@ def test_the_folder_of_another_training_is_refused(workload: Windows, tmp_path: 
 
     with pytest.raises(InputError, match="another training"):
         train_ppo(workload, replace(SMALL, seed=5), folder=tmp_path)
-    (tmp_path / "curve.jsonl").write_text("{")
-    with pytest.raises(InputError, match=r"curve\.jsonl"):
-        train_ppo(workload, SMALL, folder=tmp_path)
+    for other in (replace(workload, load=0.5), replace(workload, processors=1024)):
+        with pytest.raises(InputError, match="another training"):
+            train_ppo(other, SMALL, folder=tmp_path)
+    for damaged in ("{", "", "{}\n", '{"decisions": 0}\n'):
+        (tmp_path / "curve.jsonl").write_text(damaged)
+        with pytest.raises(InputError, match=r"curve\.jsonl"):
+            train_ppo(workload, SMALL, folder=tmp_path)
 
 
 def test_what_was_learned_elsewhere_is_where_it_begins(workload: Windows) -> None:
@@ -264,18 +267,15 @@ def weights(trained: TrainedPpo) -> dict[str, list[float]]:
     return {name: value.flatten().tolist() for name, value in trained.network.state_dict().items()}
 
 
-def test_a_board_is_told_every_number_of_the_curve(workload: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Board:
+def test_a_log_is_told_every_number_of_the_curve(workload: Windows) -> None:
+    class Log:
         def __init__(self) -> None:
-            self.told: list[tuple[str, float, int]] = []
-            self.flush = self.close = lambda: None
+            self.told: list[tuple[int, dict[str, float | None]]] = []
 
-        def add_scalar(self, name: str, value: float, step: int) -> None:
-            self.told.append((name, value, step))
+        def tell(self, step: int, numbers: dict[str, float | None]) -> None:
+            self.told.append((step, numbers))
 
-    board = Board()
-    monkeypatch.setattr(reinforcement, "_board", lambda _folder: board)
-    trained = train_ppo(workload, replace(SMALL, decisions=128))
+    log = Log()
+    trained = train_ppo(workload, replace(SMALL, decisions=128), log=log)  # type: ignore[arg-type]
 
-    numbers = [(name, value, line["decisions"]) for line in trained.curve for name, value in line.items()]
-    assert board.told == [each for each in numbers if each[1] is not None]
+    assert [{"decisions": step, **numbers} for step, numbers in log.told] == trained.curve

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -15,7 +18,9 @@ pytest.importorskip("cma")
 
 
 @pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
+def benchmark() -> Iterator[ModuleType]:
+    folder = str(ROOT / "benchmarks")
+    sys.path.insert(0, folder)  # where a script finds its neighbours
     found = importlib.util.spec_from_file_location(
         "train_on_synthetic", ROOT / "benchmarks" / "train_on_synthetic.py"
     )
@@ -23,7 +28,8 @@ def benchmark() -> ModuleType:
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(folder)
 
 
 def test_ratios_are_taken_window_by_window_and_of_means(benchmark: ModuleType) -> None:
@@ -54,3 +60,20 @@ def test_windows_come_equally_from_all_jobs_and_have_the_same_load(benchmark: Mo
 
 def test_every_training_searches_on_equally_many_windows(benchmark: ModuleType) -> None:
     assert {benchmark.WINDOWS % len(which) for which in benchmark.TRAININGS.values()} == {0}
+
+
+def test_logs_are_compared_as_soon_as_a_seed_is_done(
+    benchmark: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(benchmark, "CELLS", tmp_path)
+    monkeypatch.setattr(benchmark, "parts", lambda _: (range(30), range(20)))
+    assert benchmark.conclusions() == {"compared": {}}
+    log = next(iter(benchmark.LOGS))
+    benchmark.keep_cell(tmp_path, f"{log}/rules", {"index": [2.0, 4.0], "fcfs": [4.0, 8.0]})
+    benchmark.keep_cell(tmp_path, f"{log}/real/1", {"slowdowns": [1.0, 2.0]})
+    benchmark.keep_cell(tmp_path, f"{log}/few-real/1", {"slowdowns": [2.0, 4.0]})
+    found = benchmark.conclusions()["compared"]
+    assert list(found) == [log]
+    assert found[log]["seeds"] == [1]
+    assert found[log]["rows"]["fcfs"]["to_real"]["ratio"] == pytest.approx(4)
+    assert benchmark.read_cell(tmp_path, f"{log}/compared")["rows"].keys() == found[log]["rows"].keys()

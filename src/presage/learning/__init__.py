@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from presage.learning.distillation import distil_formula, slurm_weights
     from presage.learning.evaluation import evaluate_policy
     from presage.learning.learned_policy import LearnedPolicy
+    from presage.learning.ppo_policy import ScorerSettings, train_scorer
     from presage.learning.recommendation import PolicyStore, recommend
     from presage.learning.reinforcement import PpoSettings, TrainedPpo, train_ppo
     from presage.learning.search import Search, search_scorer
@@ -24,6 +25,7 @@ __all__ = [
     "LearnedPolicy",
     "PolicyStore",
     "PpoSettings",
+    "ScorerSettings",
     "Search",
     "SelfWatch",
     "TrainedPpo",
@@ -35,6 +37,7 @@ __all__ = [
     "search_scorer",
     "slurm_weights",
     "train_ppo",
+    "train_scorer",
 ]
 
 _HOMES = {
@@ -42,6 +45,7 @@ _HOMES = {
     "distillation": ("distil_formula", "slurm_weights"),
     "evaluation": ("evaluate_policy",),
     "learned_policy": ("LearnedPolicy",),
+    "ppo_policy": ("ScorerSettings", "train_scorer"),
     "recommendation": ("PolicyStore", "recommend"),
     "reinforcement": ("PpoSettings", "TrainedPpo", "train_ppo"),
     "search": ("Search", "search_scorer"),

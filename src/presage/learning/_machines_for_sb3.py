@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from presage.learning.networks import QueueNetwork
+    from presage.environments import Episode
+    from presage.learning.networks import ChoosingNetwork
 
     Mask = NDArray[np.bool_]
     Seen = NDArray[np.float32]
@@ -43,9 +44,13 @@ class MeasuredOrder(BatchOrderVector):
         has_choice = super()._draw(at, rng)
         episode = self._episodes[at]
         if has_choice and episode is not None:
-            start_ms = schedule(episode.jobs, episode.processors, YARDSTICK)
+            start_ms = self._measure_by(episode)
             self._units[at] = measure(episode.jobs, start_ms, episode.processors).mean_bounded_slowdown
         return has_choice
+
+    def _measure_by(self, episode: Episode) -> NDArray[np.int64]:
+        """Return when each job starts by the rule that others are measured by."""
+        return schedule(episode.jobs, episode.processors, YARDSTICK)
 
     def _follow(self, actions: NDArray[np.int64]) -> None:
         super()._follow(actions)
@@ -107,9 +112,9 @@ class MachinesForSb3(VecEnv):
 
 
 class QueuePolicy(MaskableActorCriticPolicy):
-    """The queue network as sb3-contrib's PPO trains it: it reads what is observed and gives logits itself."""
+    """A network of the queue as sb3-contrib's PPO trains it: it reads what is observed and gives logits itself."""
 
-    def __init__(self, *arguments: Any, network: QueueNetwork, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, network: ChoosingNetwork, **settings: Any) -> None:
         self._network = [network]  # in a list, since no module may be kept before all is set up
         super().__init__(*arguments, features_extractor_class=_AsTheyAre, **settings)
 
@@ -135,7 +140,7 @@ class _AsTheyAre(BaseFeaturesExtractor):
 class _Parts(nn.Module):
     """What a policy asks for: logits and values together, or one of both."""
 
-    def __init__(self, network: QueueNetwork) -> None:
+    def __init__(self, network: ChoosingNetwork) -> None:
         super().__init__()
         self.network = network
 

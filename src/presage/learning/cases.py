@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -86,6 +87,26 @@ class Case:
         begin_ms = self.jobs.submit_ms[0]
         since_ms = (self.jobs.submit_ms - begin_ms) * (self.load / load)
         return replace(self, jobs=replace(self.jobs, submit_ms=begin_ms + since_ms.astype(np.int64)))
+
+    def marks(self) -> dict[str, Any]:
+        """Return by what it is known again: all that changes what is learned from it, for JSON."""
+        jobs, told = self.jobs, self.forecasts
+        # Forecasts by their means: the last digits of a network's answers depend on the machine that it runs on.
+        means = (np.log(np.maximum(each, 1e-12)).mean() for each in (told.expected_s, told.median_s, told.inverse))
+        return {
+            "processors": self.processors,
+            "jobs": f"{len(jobs)}-{digest_of(jobs.submit_ms, jobs.run_ms, jobs.limit_ms, jobs.processors)}",
+            "users": digest_of(self.users),
+            "forecasts": [round(float(mean), 3) for mean in means],
+        }
+
+
+def digest_of(*arrays: Any) -> str:
+    """Return a short digest of numbers."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def case_of(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from presage.learning.cases import Case
     from presage.policies.queue_scorer import QueueScorer
+    from presage.simulator.jobs import Jobs
 
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -61,17 +62,17 @@ def _decision_at(case: Case, start_ms: Ints, now_ms: int) -> Decision:
     holding = (start_ms[came] < now_ms) & (end_ms > now_ms)
     queue = Queue(
         (now_ms - jobs.submit_ms[rows]) / 1000, jobs.limit_ms[rows] / 1000, jobs.processors[rows],
-        _user_shares(case, end_ms, now_ms)[case.users[rows]],
+        user_shares(jobs.select(came), case.users[came], end_ms, now_ms)[case.users[rows]],
         case.processors - int(jobs.processors[came][holding].sum()), case.processors,
     )  # fmt: skip
     return Decision(rows, start_ms[rows] == now_ms, *queue.reads(case.forecasts.select(rows)))
 
 
-def _user_shares(case: Case, end_ms: Ints, now_ms: int) -> Floats:
+def user_shares(jobs: Jobs, users: Ints, end_ms: Ints, now_ms: int) -> Floats:
     """Return the share of each user in the work of the jobs that have ended; old work counts for less."""
     ended = np.flatnonzero(end_ms <= now_ms)
-    work = case.jobs.run_ms[ended] * case.jobs.processors[ended] * np.exp2((end_ms[ended] - now_ms) / HALF_LIFE_MS)
-    used = np.bincount(case.users[ended], work, minlength=int(case.users.max()) + 1)
+    work = jobs.run_ms[ended] * jobs.processors[ended] * np.exp2((end_ms[ended] - now_ms) / HALF_LIFE_MS)
+    used = np.bincount(users[ended], work, minlength=int(users.max()) + 1)
     return np.asarray(used / max(used.sum(), 1.0), np.float64)
 
 

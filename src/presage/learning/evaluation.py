@@ -9,6 +9,8 @@ from presage.errors import UsageError
 from presage.learning.outcomes import Outcome, ratio_of
 from presage.learning.self_watch import REQUESTED, SelfWatch
 from presage.learning.static_rules import FIRST_COME, HIGH_LOAD, best_static, label
+from presage.simulator.guided import Decider
+from presage.simulator.look_ahead import LookAhead, schedule_looking_ahead
 from presage.simulator.metrics import measure
 
 if TYPE_CHECKING:
@@ -17,10 +19,35 @@ if TYPE_CHECKING:
 
     from presage.learning.cases import Case
     from presage.learning.learned_policy import LearnedPolicy
-    from presage.simulator.guided import Decider
     from presage.simulator.metrics import Metrics
 
     Ints = NDArray[np.int64]
+    AnyPolicy = LearnedPolicy | Decider | LookAhead
+
+LOOK_AHEAD = "look-ahead"
+
+
+def name_of(policy: AnyPolicy) -> str:
+    """Return what a policy is called; a rule with its guard, as `saf/A`."""
+    if isinstance(policy, LookAhead):
+        return LOOK_AHEAD
+    return label(policy) if isinstance(policy, Decider) else policy.name
+
+
+def starts_of(case: Case, policy: AnyPolicy) -> tuple[Ints, float]:
+    """Return when each job starts, and the share of the time for which the policy went by requests.
+
+    A rule goes by requests; all others by forecasts, unless a policy that watches itself finds requests better.
+    """
+    if isinstance(policy, Decider):
+        return case.run(policy, "requested"), 0.0
+    if isinstance(policy, LookAhead):
+        known = [case.forecasts]
+        return schedule_looking_ahead(case.jobs, case.processors, policy, known, users=case.users)[0], 0.0
+    if not policy.watches:
+        return case.run(policy.decider), 0.0
+    start_ms, switches = SelfWatch().watched_run(case, policy.decider)
+    return start_ms, float((switches.source == REQUESTED).mean())
 
 
 @dataclass(frozen=True)
@@ -34,16 +61,9 @@ class Schedule:
     """The share of the time for which a policy that watches itself went by requests."""
 
     @classmethod
-    def of(cls, case: Case, policy: LearnedPolicy | Decider) -> Schedule:
+    def of(cls, case: Case, policy: AnyPolicy) -> Schedule:
         """Run a policy; a decider without forecasts goes by requests."""
-        from presage.learning.learned_policy import LearnedPolicy
-
-        if not isinstance(policy, LearnedPolicy):
-            return cls.from_starts(label(policy), case, case.run(policy, "requested"))
-        if not policy.watches:
-            return cls.from_starts(policy.name, case, case.run(policy.decider))
-        start_ms, switches = SelfWatch().watched_run(case, policy.decider)
-        return cls.from_starts(policy.name, case, start_ms, float((switches.source == REQUESTED).mean()))
+        return cls.from_starts(name_of(policy), case, *starts_of(case, policy))
 
     @classmethod
     def from_starts(cls, name: str, case: Case, start_ms: Ints, by_requests: float = 0.0) -> Schedule:
@@ -105,9 +125,7 @@ def split_case(case: Case, split: float, begins_at: float) -> tuple[Case, Case]:
     return case.between(0, at), case.between(at, 1)
 
 
-def evaluate_policy(
-    policy: LearnedPolicy | Decider, train: Case, test: Case, *, high_load: bool = False
-) -> Evaluation:
+def evaluate_policy(policy: AnyPolicy, train: Case, test: Case, *, high_load: bool = False) -> Evaluation:
     """Run a policy on `test`, at a load of 0.9 if `high_load`; the rule to beat is picked on `train`."""
     static = best_static(train)
     case = test.at_load(HIGH_LOAD) if high_load else test

@@ -1,4 +1,4 @@
-"""A network learns to choose as a rule does, and what an episode then comes to."""
+"""A network learns to choose as somebody else does, and what an episode then comes to."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from presage.environments import BatchOrderVector
-    from presage.learning.networks import QueueNetwork
+    from presage.learning.networks import QueueNetwork, ScorerNetwork
+    from presage.learning.observed_rules import Choose
 
 BATCH = 64
 RATE = 1e-2
+VALUE_RATE = 3e-3
 VALUE_PRICE = 0.5
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of episodes in which a rule chose."""
+    """Moments of episodes in which somebody chose."""
 
     seen: NDArray[np.float32]
     mask: NDArray[np.bool_]
@@ -36,9 +39,14 @@ class Moments:
         return len(self.chosen)
 
 
-def moments_of(vector: BatchOrderVector, rule: str, decisions: int, seed: int, discount: float = 1.0) -> Moments:
-    """Return at least so many moments of whole episodes on machines that begin anew by themselves."""
-    choose = choose_by(rule)
+def moments_of(
+    vector: BatchOrderVector, by: str | Choose, decisions: int, seed: int, discount: float = 1.0
+) -> Moments:
+    """Return at least so many moments of whole episodes on machines that begin anew by themselves.
+
+    `by` is the name of a rule, or a way to choose.
+    """
+    choose = choose_by(by) if isinstance(by, str) else by
     seen, infos = vector.reset(seed=seed)
     rows: list[tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.int64]]] = []
     rewards, ends, whole_until = [], [], np.zeros(vector.num_envs, np.int64)
@@ -84,3 +92,35 @@ def imitate(network: QueueNetwork, moments: Moments, passes: int, seed: int) -> 
             optimizer.step()
     alike = network.choose(moments.seen, moments.mask) == moments.chosen
     return float(alike.mean())
+
+
+def become_sure(network: ScorerNetwork, moments: Moments, sureness: float) -> None:
+    """Make a network choose what was chosen with a probability that is `sureness` in the mean."""
+    with torch.no_grad():
+        logits = torch.cat([network(part)[0] for part in torch.from_numpy(moments.seen).split(BATCH)])
+        logits = logits.masked_fill(~torch.from_numpy(moments.mask), -torch.inf)
+        logits = logits - logits.max(1, keepdim=True).values
+        low, high = -5.0, 8.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            chances = (logits * np.exp(middle)).softmax(1)
+            chosen = chances.gather(1, torch.from_numpy(moments.chosen)[:, None]).mean()
+            low, high = (middle, high) if chosen < sureness else (low, middle)
+        network.log_sharpness += middle
+
+
+def foresee(network: ScorerNetwork, moments: Moments, passes: int, seed: int) -> float:
+    """Teach a network what is to come, not what to choose; return the share of it that it explains."""
+    rng = np.random.default_rng(seed)
+    learned = [*network.read.parameters(), *network.value.parameters()]
+    optimizer = torch.optim.Adam(learned, lr=VALUE_RATE)
+    for _ in range(passes):
+        for rows in np.array_split(rng.permutation(len(moments)), max(1, len(moments) // BATCH)):
+            value = network(torch.from_numpy(moments.seen[rows]))[1][:, 0]
+            loss = functional.mse_loss(value, torch.from_numpy(moments.to_come[rows]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    with torch.no_grad():
+        expected = torch.cat([network(part)[1][:, 0] for part in torch.from_numpy(moments.seen).split(BATCH)])
+    return 1 - float(np.var(moments.to_come - expected.numpy()) / max(np.var(moments.to_come), 1e-12))

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from presage.errors import InputError
+from presage.errors import InputError, UsageError
 from presage.policies.queue_decision import order_queue
 from presage.policies.queue_scorer import GUARDS, OF_THE_JOB, OF_THE_QUEUE, Guard, QueueScorer
 from presage.simulator.guided import Decider
@@ -78,9 +78,11 @@ class LearnedPolicy:
                 expected=f"format {FORMAT} that reads {len(OF_THE_JOB)} numbers of a job",
                 remedy="Train it again with `presage policy train`, or use the policy `default`",
             )
-        return cls(
-            str(head["name"]), QueueScorer(**tensors), Guard(**head["guard"]), bool(head["watches"]), head["about"]
-        )
+        try:
+            scorer, guard = QueueScorer(**tensors), Guard(**head["guard"])
+            return cls(str(head["name"]), scorer, guard, bool(head["watches"]), dict(head["about"]))
+        except (UsageError, KeyError, TypeError, ValueError) as error:
+            raise _no_policy(path, error) from None
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -88,13 +90,17 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
     try:
         with safe_open(path, "numpy") as opened:
-            head = json.loads((opened.metadata() or {})["presage-policy"])
+            head = dict(json.loads((opened.metadata() or {})["presage-policy"]))
             return head, {name: opened.get_tensor(name) for name in _ARRAYS}
     except FileNotFoundError:
         raise InputError(
             f"There is no policy {str(path)!r}", expected=f"a file, or one of {', '.join(SHIPPED)}"
         ) from None
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise InputError(
-            f"{path.name} is not a policy of Presage: {error}", expected="a file that `presage policy train` wrote"
-        ) from None
+    except (SafetensorError, KeyError, TypeError, ValueError, OSError) as error:
+        raise _no_policy(path, error) from None
+
+
+def _no_policy(path: Path, why: Exception) -> InputError:
+    return InputError(
+        f"{path.name} is not a policy of Presage: {why}", expected="a file that `presage policy train` wrote"
+    )

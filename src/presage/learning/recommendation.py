@@ -15,10 +15,10 @@ import numpy as np
 from presage.errors import InputError, UsageError
 from presage.foundation.versions import Attempt, VersionStore
 from presage.learning.cases import FEWEST_JOBS
-from presage.learning.evaluation import Schedule, over
+from presage.learning.evaluation import Schedule, name_of, over
 from presage.learning.learned_policy import LearnedPolicy
 from presage.learning.outcomes import ratio_of
-from presage.learning.static_rules import FIRST_COME, label, static_deciders
+from presage.learning.static_rules import FIRST_COME, static_deciders
 from presage.wording import counted
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from presage.learning.cases import Case
-    from presage.simulator.guided import Decider
-
-    Candidate = LearnedPolicy | Decider
+    from presage.learning.evaluation import AnyPolicy
 
 WEEKS = 8.0
 _WEEK_MS = 7 * 86_400_000
@@ -81,8 +79,8 @@ class Period:
     def of(
         cls,
         case: Case,
-        present: Candidate,
-        candidates: Sequence[Candidate],
+        present: AnyPolicy,
+        candidates: Sequence[AnyPolicy],
         progress: Callable[[], None] = lambda: None,
     ) -> Period:
         """Run all on the same weeks, each from an empty machine; `progress` is called after each candidate."""
@@ -211,8 +209,8 @@ def _waits(standing: Standing) -> str:
 def recommend(
     case: Case,
     *,
-    present: Candidate = FIRST_COME,
-    candidates: Sequence[Candidate] | None = None,
+    present: AnyPolicy = FIRST_COME,
+    candidates: Sequence[AnyPolicy] | None = None,
     weeks: float = WEEKS,
     progress: Callable[[], None] = lambda: None,
 ) -> Recommendation:
@@ -234,8 +232,7 @@ def recommend(
         for at in latest.ranking()
         if latest.standings[at].is_better and not (before and before.standings[at].is_worse)
     ]
-    name = present.name if isinstance(present, LearnedPolicy) else label(present)
-    return Recommendation(name, weeks, latest, before, good[0] if good else None)
+    return Recommendation(name_of(present), weeks, latest, before, good[0] if good else None)
 
 
 def latest_weeks(case: Case, weeks: float) -> tuple[Case, Case | None]:
@@ -267,6 +264,10 @@ class PolicyStore(VersionStore[LearnedPolicy]):
     def __init__(self, folder: str | Path, first: str = "default") -> None:
         super().__init__(folder)
         self._first = first
+
+    def is_one(self) -> bool:
+        """Return whether the folder is a store, and not one of other things; an empty one is a new store."""
+        return self._state.is_file() or not any(self.folder.iterdir())
 
     def _load(self, path: Path | None) -> LearnedPolicy:
         return LearnedPolicy.load(self._first if path is None else path)

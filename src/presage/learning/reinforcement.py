@@ -8,41 +8,44 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from presage.environments import FEATURES
-from presage.errors import InputError, MissingDependencyError, UsageError
+from presage.errors import InputError, UsageError
+from presage.learning import _needs
+from presage.learning.event_files import make_folder
 from presage.learning.observed_rules import RULES, play
 from presage.traces.files import replacing
 
 try:
     import torch
+    from safetensors import SafetensorError, safe_open
+    from safetensors.torch import save
     from sb3_contrib import MaskablePPO
     from stable_baselines3.common.logger import Logger
 
     from presage.foundation.training.checkpoints import load_checkpoint, save_checkpoint
     from presage.learning._machines_for_sb3 import MachinesForSb3, MeasuredOrder, QueuePolicy
     from presage.learning.imitation import imitate, moments_of
-    from presage.learning.networks import QueueNetwork, copy_of
+    from presage.learning.networks import ChoosingNetwork, QueueNetwork, copy_of
 except ModuleNotFoundError as missing:
-    if missing.name not in ("torch", "stable_baselines3", "sb3_contrib"):
-        raise
-    raise MissingDependencyError(missing.name, extra="rl", purpose="Learning by reinforcement") from None
+    raise _needs.told(missing) from None
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from presage.environments import Workload
+    from presage.learning.event_files import EventFile
     from presage.learning.observed_rules import Played
 
 FORMAT = 1
 HEAD = "presage-ppo"
+BEST = "best.safetensors"
 TOLD = ("entropy_loss", "value_loss", "approx_kl", "explained_variance")
-"""What a round tells of its updates; besides it `cost`, that of its episodes in units of `saf+easy`."""
+"""What a round tells of its updates; besides it `cost`, that of its episodes in units of their measure."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class PpoSettings:
 class TrainedPpo:
     """A network that chooses, and how it came to be."""
 
-    network: QueueNetwork
+    network: ChoosingNetwork
     about: dict[str, Any] = field(default_factory=dict)
     """Its card: method, settings, decisions, versions, figures."""
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -112,8 +115,6 @@ class TrainedPpo:
 
     def save(self, path: str | Path) -> None:
         """Write one safetensors file with a JSON head; an earlier one is replaced only when all is written."""
-        from safetensors.torch import save
-
         head = {"format": FORMAT, "reads": FEATURES, "shape": self.network.shape, "about": self.about}
         head |= {"curve": self.curve, "interrupted": self.interrupted}
         with replacing(Path(path)) as partial:
@@ -122,8 +123,6 @@ class TrainedPpo:
     @classmethod
     def load(cls, path: str | Path) -> TrainedPpo:
         """Read what `save` wrote. Raises InputError for anything else."""
-        from safetensors import SafetensorError, safe_open
-
         path = Path(path)
         try:
             with safe_open(path, "pt") as opened:
@@ -148,80 +147,105 @@ def train_ppo(
     settings: PpoSettings | None = None,
     *,
     start: TrainedPpo | None = None,
-    judge: Callable[[QueueNetwork], dict[str, float]] | None = None,
+    judge: Callable[[ChoosingNetwork], dict[str, float]] | None = None,
     progress: Callable[[int, int, dict[str, Any]], None] | None = None,
     folder: Path | None = None,
+    log: EventFile | None = None,
 ) -> TrainedPpo:
     """Return a network that has learned on the episodes of a workload.
 
-    It begins as a copy of `start`, else by imitating a rule. `judge` is asked what it thinks of the network before
-    the first round and after each. `progress` is told the decisions made and to be made, and the line of the
-    curve.
-
-    In `folder` each round leaves `state.safetensors`, from which a later call goes on, and a line in
-    `curve.jsonl`; where TensorBoard is installed, also its event files. Ctrl-C ends a training with what the last
-    whole round came to. Raises InputError for the folder of another training.
+    It begins as a copy of `start`, else by imitating a rule. `judge`, `folder` and `log` are those of `Training`,
+    `progress` is that of `run_training`. Ctrl-C ends it with what the last whole round came to. Raises InputError
+    for the folder of another training.
     """
     settings = settings or PpoSettings()
-    training = _Training(workload, settings, start, judge, folder)
+    torch.set_num_threads(1)  # the products are small
+    torch.manual_seed(settings.seed)
+    network = QueueNetwork(width=settings.width, heads=settings.heads)
+    if start is not None:
+        network = QueueNetwork(**start.network.shape)
+        network.load_state_dict(start.network.state_dict())
+    vector = MeasuredOrder(workload, settings.machines, slots=settings.slots)
+
+    def begin() -> dict[str, Any]:
+        if start is not None or settings.imitate is None:
+            return {}
+        moments = moments_of(vector, settings.imitate, settings.imitated, settings.seed, settings.discount)
+        return {"imitated": len(moments), "alike": imitate(network, moments, settings.passes, settings.seed)}
+
+    about = {"settings": as_known(settings), "episode": _marks(workload), "starts_from": start and start.about}
+    training = Training(network, vector, settings, about, begin, judge=judge, folder=folder, log=log)
+    return run_training(training, settings.decisions, progress)
+
+
+def as_known(settings: PpoSettings) -> dict[str, Any]:
+    """Return the settings by which a training is known again: all but how long it is."""
+    return {name: value for name, value in asdict(settings).items() if name != "decisions"}
+
+
+def run_training(
+    training: Training, decisions: int, progress: Callable[[int, int, dict[str, Any]], None] | None = None
+) -> TrainedPpo:
+    """Learn until so many decisions are made; Ctrl-C ends it with what the last whole round came to.
+
+    `progress` is told the decisions made and to be made, and the line of the curve. Raises InputError if the
+    training's folder is that of another one.
+    """
     interrupted = False
     try:
         if not training.resume():
             training.begin()
-        while training.decisions < settings.decisions:
+        while training.decisions < decisions:
             if progress and training.curve:
-                progress(training.decisions, settings.decisions, training.curve[-1])
+                progress(training.decisions, decisions, training.curve[-1])
             training.advance()
     except KeyboardInterrupt:
         interrupted = True
     if progress and training.curve:
-        progress(training.decisions, settings.decisions, training.curve[-1])
+        progress(training.decisions, decisions, training.curve[-1])
     return training.result(interrupted)
 
 
-class _Training:
-    """A network between two rounds, and all that the next one needs."""
+class Training:
+    """A network between two rounds, and all that the next one needs.
+
+    `about` says which training it is, and `begin` makes the network what it begins as. `judge` is asked what it
+    thinks of the network before the first round and after each; the result is the network of the last round, or of
+    the round in which `lowest`, a number of the judge, was lowest.
+
+    In `folder` each round leaves `state.safetensors`, from which a later call goes on, a line in `curve.jsonl`,
+    and where there is a `lowest` the best network so far. `log` is told the same lines.
+    """
 
     def __init__(
         self,
-        workload: Workload,
+        network: ChoosingNetwork,
+        vector: MeasuredOrder,
         settings: PpoSettings,
-        start: TrainedPpo | None,
-        judge: Callable[[QueueNetwork], dict[str, float]] | None,
-        folder: Path | None,
+        about: dict[str, Any],
+        begin: Callable[[], dict[str, Any]],
+        *,
+        judge: Callable[[ChoosingNetwork], dict[str, float]] | None = None,
+        lowest: str | None = None,
+        folder: Path | None = None,
+        log: EventFile | None = None,
     ) -> None:
-        torch.set_num_threads(1)  # the products are small
-        torch.manual_seed(settings.seed)
-        self.settings, self.start, self.judge, self.folder = settings, start, judge, folder
-        self.network = QueueNetwork(width=settings.width, heads=settings.heads)
-        if start is not None:
-            self.network = QueueNetwork(**start.network.shape)
-            self.network.load_state_dict(start.network.state_dict())
-        self.vector = MeasuredOrder(workload, settings.machines, slots=settings.slots)
+        self.network, self.settings, self.about, self._begin = network, settings, about, begin
+        self.judge, self.lowest, self.folder, self.log = judge, lowest, folder, log
         self.model = MaskablePPO(
-            QueuePolicy, MachinesForSb3(self.vector), learning_rate=settings.rate, n_steps=settings.steps,
+            QueuePolicy, MachinesForSb3(vector), learning_rate=settings.rate, n_steps=settings.steps,
             batch_size=settings.batch, n_epochs=settings.epochs, gamma=settings.discount,
-            gae_lambda=settings.decay, ent_coef=settings.entropy, policy_kwargs={"network": self.network},
+            gae_lambda=settings.decay, ent_coef=settings.entropy, policy_kwargs={"network": network},
             device="cpu",
         )  # fmt: skip
         self.model.set_logger(Logger(folder=None, output_formats=[]))
         self.decisions = 0
         self.curve: list[dict[str, Any]] = []
-        self.whole = copy_of(self.network.state_dict())
-        # Only the very same training may go on from a folder.
-        same = {name: value for name, value in asdict(settings).items() if name != "decisions"}
-        self.about = {"settings": same, "episode": _marks(workload), "starts_from": start and start.about}
-        self.board = _board(folder)
+        self.kept, self.kept_line = copy_of(network.state_dict()), dict[str, Any]()
 
     def begin(self) -> None:
-        """Imitate what is to be imitated."""
-        rule, line = self.settings.imitate, dict[str, Any]()
-        if self.start is None and rule is not None:
-            wanted = self.settings
-            moments = moments_of(self.vector, rule, wanted.imitated, wanted.seed, wanted.discount)
-            alike = imitate(self.network, moments, wanted.passes, wanted.seed)
-            line = {"imitated": len(moments), "alike": alike}
-        self._note(0, line)
+        """Make the network what it begins as."""
+        self._note(0, self._begin())
 
     def advance(self) -> None:
         """Learn for one round."""
@@ -239,12 +263,14 @@ class _Training:
         """Go to where an earlier call was cut off; return whether there was one."""
         if self.folder is None:
             return False
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         if not (state := self.folder / "state.safetensors").exists():
             return False
         self.decisions = load_checkpoint(state, self.network, self.model.policy.optimizer, self.about)
-        self.curve = [line for line in _read_curve(self.folder) if line["decisions"] <= self.decisions]
-        self.whole = copy_of(self.network.state_dict())
+        self.curve = _read_curve(self.folder, self.decisions)
+        self.kept, self.kept_line = copy_of(self.network.state_dict()), self.curve[-1]
+        if self.lowest is not None:
+            self.kept, self.kept_line = _read_best(self.folder)
         return True
 
     def _note(self, decisions: int, line: dict[str, Any]) -> None:
@@ -252,23 +278,22 @@ class _Training:
         line = {"decisions": decisions, **line, **(self.judge(self.network) if self.judge else {})}
         self.decisions = decisions
         self.curve.append(line)
-        self.whole = copy_of(self.network.state_dict())
+        is_best = self.lowest is None or line[self.lowest] < self.kept_line.get(self.lowest, np.inf)
+        if is_best:
+            self.kept, self.kept_line = copy_of(self.network.state_dict()), line
         if self.folder is not None:
+            if self.lowest is not None and is_best:
+                _write_best(self.folder, self.kept, line)
             with replacing(self.folder / "curve.jsonl") as partial:
                 partial.write_text("".join(json.dumps(each) + "\n" for each in self.curve))
             state = self.folder / "state.safetensors"
             save_checkpoint(state, self.network, self.model.policy.optimizer, decisions, self.about)
-        if self.board:
-            for name, value in line.items():
-                if value is not None:
-                    self.board.add_scalar(name, value, decisions)
-            self.board.flush()
+        if self.log is not None:
+            self.log.tell(decisions, {name: value for name, value in line.items() if name != "decisions"})
 
     def result(self, interrupted: bool) -> TrainedPpo:
-        """Return the network of the last whole round."""
-        self.network.load_state_dict(self.whole)
-        if self.board:
-            self.board.close()
+        """Return the network of the round that is kept."""
+        self.network.load_state_dict(self.kept)
         about = {"method": "ppo", **self.about, "decisions": self.decisions, "torch": torch.__version__}
         return TrainedPpo(self.network, about, self.curve, interrupted)
 
@@ -281,23 +306,36 @@ def _gather(now: dict[str, Any], ended: list[float]) -> bool:
 
 def _marks(workload: Workload) -> list[int]:
     """Return numbers by which a workload is known again."""
-    jobs = workload.draw(np.random.default_rng(0)).jobs
-    return [len(jobs), *(int(each.sum()) for each in (jobs.run_ms, jobs.estimate_ms, jobs.processors))]
+    episode = workload.draw(np.random.default_rng(0))
+    jobs = episode.jobs
+    sums = (int(each.sum()) for each in (jobs.submit_ms, jobs.run_ms, jobs.estimate_ms, jobs.processors))
+    return [len(jobs), episode.processors, *sums]
 
 
-def _read_curve(folder: Path) -> list[dict[str, Any]]:
+def _read_curve(folder: Path, until: int) -> list[dict[str, Any]]:
+    """Return the curve of a training up to so many decisions."""
     path = folder / "curve.jsonl"
     try:
-        return [json.loads(line) for line in path.read_text().splitlines() if line]
-    except (OSError, ValueError) as error:
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line]
+        return lines[: [line["decisions"] for line in lines].index(until) + 1]
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path.name} is not the curve of a training: {error}", remedy="Name another folder to begin anew"
         ) from None
 
 
-def _board(folder: Path | None) -> Any:
-    if folder is None or find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
+def _write_best(folder: Path, state: dict[str, Any], line: dict[str, Any]) -> None:
+    with replacing(folder / BEST) as partial:
+        partial.write_bytes(save(state, {HEAD: json.dumps(line)}))
 
-    return SummaryWriter(str(folder))
+
+def _read_best(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the best network of a training so far, and its line of the curve."""
+    try:
+        with safe_open(folder / BEST, "pt") as opened:
+            line = json.loads((opened.metadata() or {})[HEAD])
+            return {name: opened.get_tensor(name) for name in opened.keys()}, line  # noqa: SIM118 (no mapping)
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise InputError(
+            f"{BEST} is not the best network of a training: {error}", remedy="Name another folder to begin anew"
+        ) from None

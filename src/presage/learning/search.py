@@ -7,22 +7,22 @@ was cut off goes on where its journal ends.
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from presage.errors import InputError, MissingDependencyError, UsageError
-from presage.fanout import fan_out
+from presage.errors import MissingDependencyError, UsageError
+from presage.fanout import as_done
+from presage.learning._search_journal import head_of, read_journal, write_journal
 from presage.learning.outcomes import Outcome
 from presage.learning.static_rules import FIRST_COME
 from presage.policies.queue_scorer import GUARDS, INPUTS, OF_THE_JOB, Guard, QueueScorer, index_weights
 from presage.simulator.guided import Decider
 from presage.simulator.metrics import gini
-from presage.traces.files import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,12 +31,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from presage.learning.cases import Case
+    from presage.learning.event_files import EventFile
 
     Floats = NDArray[np.float64]
 
 KINDS = ("linear", "mlp", "attention")
 _OFTEN_ONE = {"share_of_machine", "user_share", "fits"}
 """Numbers that go from 0 to 1: their weights are searched more widely than those of logarithms."""
+_MEANS = slice(INPUTS - len(OF_THE_JOB), INPUTS)
+"""Where a hidden unit reads the means of the jobs' numbers."""
+_HIDDEN_WIDTH = 0.3
+"""Inputs are of the order of 5; units that saturate at once cannot be searched."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Search:
     fairness: float = 0.0
     """The price of a Gini coefficient of the users' mean slowdowns above that of the fixed index."""
     keep: float = 0.01
-    """The price of a weight's square distance from the fixed index."""
+    """The price of a weight's square distance from where the search began."""
     guard: Guard = GUARDS["A"]
 
     def __post_init__(self) -> None:
@@ -85,10 +90,9 @@ class Search:
             return QueueScorer(weights)
         rest = values[jobs:]
         hidden = rest[: self.units * (INPUTS + 1)].reshape(self.units, INPUTS + 1).copy()
-        # Inputs are of the order of 5; units that saturate at once cannot be searched.
-        hidden[:, :-1] *= 0.3
+        hidden[:, :-1] *= _HIDDEN_WIDTH
         if self.kind == "mlp":
-            hidden[:, INPUTS - jobs : INPUTS] = 0.0
+            hidden[:, _MEANS] = 0.0
         out = rest[self.units * (INPUTS + 1) :][: self.units]
         attention = rest[-jobs:] if self.kind == "attention" else np.zeros(jobs)
         return QueueScorer(weights, hidden, out, attention)
@@ -153,25 +157,29 @@ def search_scorer(
     journal: Path | None = None,
     workers: int = 1,
     progress: Callable[[int, int, float], None] | None = None,
+    log: EventFile | None = None,
 ) -> Found:
-    """Return the centre of the last generation.
+    """Return the centre of the last generation of a search that begins at `start`, by default at the fixed index.
 
     With a `journal`, every generation is written there, and a search that was cut off goes on behind its last
     one. Ctrl-C ends a search with what it has found. `progress` is told the generation, how many there will be,
-    and the median cost. Raises InputError for a journal of another search.
+    and the median cost; `log` the history of each that is new. Raises InputError for a journal of another search,
+    UsageError if no scorer of the search's kind and units is `start`.
     """
     cma = require_cma()
     search = search or Search()
-    goals = [Goal.of(case, search.guard) for case in cases]
-    if not goals:
+    start = start or QueueScorer()
+    if not cases:
         raise UsageError("There is nothing to search on", expected="at least one case")
+    origin, head = origin_of(search, start), head_of(search, start, cases)
+    past = read_journal(journal, head)
+    goals = [Goal.of(case, search.guard) for case in cases]
     options = {
         "seed": search.seed + 1, "popsize": search.population, "verbose": -9, "maxiter": search.generations,
         "tolflatfitness": 10**9, "tolfun": 0, "tolfunhist": 0, "tolx": 0, "tolstagnation": 10**9,
     }  # fmt: skip
-    strategy = cma.CMAEvolutionStrategy(_origin(search), search.spread, options)
-    past = _read_journal(journal, search)
-    cost_of = partial(_cost, search, goals)
+    strategy = cma.CMAEvolutionStrategy(origin, search.spread, options)
+    cost_of = partial(_cost, search, goals, origin)
     history: list[dict[str, float]] = []
     interrupted = False
     try:
@@ -185,13 +193,15 @@ def search_scorer(
                 )
                 if generation >= len(past):
                     past.append(costs)
-                    _write_journal(journal, search, past)
+                    write_journal(journal, head, past)
+                    if log:
+                        log.tell(generation + 1, history[-1])
                 if progress:
                     progress(generation + 1, search.generations, float(np.median(costs)))
     except KeyboardInterrupt:
         interrupted = True
     # Not the best candidate of all, which was lucky: a run is one draw of a sum with a heavy tail.
-    found = np.asarray(strategy.mean if history else _origin(search))
+    found = np.asarray(strategy.mean if history else origin)
     return Found(search.scorer(found), cost_of(found), history, interrupted)
 
 
@@ -209,68 +219,70 @@ def search_from_many(
     search: Search,
     starts: int,
     *,
+    start: QueueScorer | None = None,
     engine: str = "local",
     workers: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Found:
     """Return the best of several searches with seeds that follow each other, each in a process of its own.
 
-    `engine` and `workers` are those of `fan_out`; `progress` is told the searches done and to do.
+    All begin at `start`. `engine` and `workers` are those of `fan_out`; `progress` is told the searches that are
+    done and to do. Ctrl-C ends all with the best of those that are done, or is raised if none is.
     """
-    searches = [replace(search, seed=search.seed + start) for start in range(starts)]
-    found = fan_out(partial(search_scorer, cases), searches, engine=engine, workers=workers, progress=progress)
-    return min(found, key=lambda each: each.cost)
+    searches = [replace(search, seed=search.seed + more) for more in range(starts)]
+    search_one = partial(search_scorer, cases, start=start)
+    found: list[Found] = []
+    interrupted = False
+    try:
+        with closing(as_done(search_one, searches, engine=engine, workers=workers)) as results:
+            for _, each in results:
+                found.append(each)
+                if each.interrupted:  # it ran in this process, and has taken the Ctrl-C for all of them
+                    break
+                if progress:
+                    progress(len(found), starts)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+        interrupted = True
+    best = min(found, key=lambda each: each.cost)
+    return replace(best, interrupted=interrupted or found[-1].interrupted)
 
 
-def _origin(search: Search) -> Floats:
-    """Return where the search begins: at the fixed index, with units that differ but do not speak yet."""
+def kind_of(scorer: QueueScorer) -> str:
+    """Return the simplest kind that a scorer is of."""
+    if not len(scorer.out):
+        return "linear"
+    return "attention" if scorer.hidden[:, _MEANS].any() else "mlp"
+
+
+def origin_of(search: Search, start: QueueScorer) -> Floats:
+    """Return the numbers that stand for a scorer; units that it lacks differ, but do not speak yet.
+
+    Raises UsageError if no scorer of the search's kind and units is that one.
+    """
+    jobs, known = len(OF_THE_JOB), len(start.out)
+    units = 0 if search.kind == "linear" else search.units
+    if known > units or KINDS.index(kind_of(start)) > KINDS.index(search.kind):
+        raise UsageError(
+            f"A search for {units} units of the kind {search.kind!r} cannot begin at a policy that has {known} of "
+            f"the kind {kind_of(start)!r}",
+            remedy="Search for the same kind with as many units, or begin at the index",
+        )
     values = np.zeros(search.parameters)
-    if search.kind != "linear":
-        jobs, units = len(OF_THE_JOB), search.units * (INPUTS + 1)
-        values[jobs : jobs + units] = np.random.default_rng(search.seed).normal(0, 0.5, units)
+    values[:jobs] = (start.weights - index_weights()) / _widths()
+    if units:
+        hidden = np.random.default_rng(search.seed).normal(0, 0.5, (units, INPUTS + 1))
+        hidden[:known] = start.hidden
+        hidden[:known, :-1] /= _HIDDEN_WIDTH
+        values[jobs : jobs + hidden.size] = hidden.ravel()
+        values[jobs + hidden.size :][:known] = start.out
+    if search.kind == "attention":
+        values[-jobs:] = start.attention
     return values
 
 
-def _cost(search: Search, goals: Sequence[Goal], values: Floats) -> float:
+def _cost(search: Search, goals: Sequence[Goal], origin: Floats, values: Floats) -> float:
     scorer = search.scorer(np.asarray(values))
     cost = float(np.mean([goal.cost(scorer, search) for goal in goals]))
-    return cost + search.keep * float(np.mean(np.square(values[: len(OF_THE_JOB)])))
-
-
-def _read_journal(journal: Path | None, search: Search) -> list[list[float]]:
-    """Return the costs of the generations that are done; whoever was cut off in a line begins that one anew."""
-    if journal is None or not journal.exists():
-        return []
-    text, first = journal.read_text(errors="replace"), _head_line(search)
-    if first.startswith(text):
-        return []
-    whole = text[: text.rfind("\n") + 1]
-    try:
-        head, *generations = (json.loads(line) for line in whole.splitlines())
-        past = [[float(cost) for cost in generation["costs"]] for generation in generations]
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{journal.name} is no journal of a search", expected="what `presage policy train --journal` wrote"
-        ) from None
-    if head != json.loads(first):
-        raise InputError(
-            f"{journal.name} is the journal of another search", remedy="Name another file, or the same settings"
-        )
-    return past
-
-
-def _write_journal(journal: Path | None, search: Search, past: Sequence[Sequence[float]]) -> None:
-    """Write all generations anew, at once: there are few."""
-    if journal is None:
-        return
-    lines = (json.dumps({"costs": [float(cost) for cost in costs]}) + "\n" for costs in past)
-    with replacing(journal) as partial:
-        partial.write_text(_head_line(search) + "".join(lines))
-
-
-def _head_line(search: Search) -> str:
-    head = {
-        "kind": search.kind, "units": search.units, "population": search.population, "spread": search.spread,
-        "seed": search.seed,
-    }  # fmt: skip
-    return json.dumps(head) + "\n"
+    return cost + search.keep * float(np.mean(np.square((values - origin)[: len(OF_THE_JOB)])))

@@ -36,6 +36,8 @@ OF_THE_QUEUE = ("log_waiting", "free_share", "log_backlog")
 machine for."""
 INPUTS = 2 * len(OF_THE_JOB) + len(OF_THE_QUEUE)
 """How much a hidden unit reads: the job's numbers, the queue's, and means of the jobs'."""
+LARGEST = 1e100
+"""Of what a scorer multiplies by: no score comes near those that the guard and operators give to a job."""
 AGEING_S = 4 * 3600.0
 INDEX_WEIGHTS = {"log_expected_run": 1.0, "log_typical_run": 1.0, "log_processors": 0.5, "log_waited": -2.0}
 """Expected run x √processors / expected 1/run / (1 + w / 4 h)²: a fixed choice that does well everywhere."""
@@ -65,17 +67,17 @@ class QueueScorer:
         expected = {
             "weights": (len(OF_THE_JOB),),
             "hidden": (len(self.out), INPUTS + 1),
+            "out": (len(self.out),),
             "attention": (len(OF_THE_JOB),),
         }
         for name, shape in expected.items():
             values = np.ascontiguousarray(getattr(self, name), np.float64)
-            if values.shape != shape or not np.isfinite(values).all():
+            if values.shape != shape or not (np.abs(values) <= LARGEST).all():
                 raise UsageError(
                     f"The {name} of a scorer have the shape {values.shape}, or are no numbers",
-                    expected=f"finite numbers of the shape {shape}",
+                    expected=f"numbers up to {LARGEST:g} of the shape {shape}",
                 )
             object.__setattr__(self, name, values)
-        object.__setattr__(self, "out", np.ascontiguousarray(self.out, np.float64))
 
     def scores(self, of_jobs: Floats, of_queue: Floats) -> Floats:
         """Return the scores of the waiting jobs: `of_jobs` has a row for each, `of_queue` is of all together."""
@@ -103,10 +105,10 @@ class Guard:
     backlog: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (self.base_s > 0 and self.backlog >= 0):
+        if not (0 < self.base_s < np.inf and 0 <= self.backlog < np.inf):
             raise UsageError(
                 f"A guard of {self.base_s} s and {self.backlog} times the backlog bounds nothing",
-                expected="a wait above 0 s, and a share from 0 on",
+                expected="a wait above 0 s and a share from 0 on, both finite",
             )
 
 
