@@ -64,6 +64,7 @@ class TestSequenceModel(SynthesizerContract):
     name = "sequence"
     settings: ClassVar[dict[str, Any]] = {**TWO_ROUNDS, "width": 8, "hidden": 16}
     bad_settings = ({"epochs": 0}, {"rate": 0})
+    private_log = "crowd"
 
 
 def test_every_kind_of_our_own_is_under_contract() -> None:

@@ -107,6 +107,16 @@ class TestEveryLibrary:
         rows = set(log.jobs.select("cpus_alloc", "run_s", "limit_s").rows())
         assert set(first.jobs.select("cpus_alloc", "run_s", "limit_s").rows()) <= rows
 
+    def test_it_tells_in_which_phase_it_is_and_that_it_cannot_go_on(self, kind: str) -> None:
+        told: list[tuple[int, int, str]] = []
+        synthesizer = SYNTHESIZERS.get(kind)
+        synthesizer.train(make_log(), SMALL, Training(progress=lambda *each: told.append(each)))
+        assert [done for done, _, _ in told] == [1, 2, 3]
+        assert {total for _, total, _ in told} == {3}
+        assert [words.partition(" ")[0] for _, _, words in told] == ["writing", "learning", "drawing"]
+        assert synthesizer.step == "phase"
+        assert "no early stop, no --resume" in synthesizer.notice
+
     def test_the_same_seed_gives_the_same_pool(self, kind: str) -> None:
         first, second, other = (
             SYNTHESIZERS.get(kind).train(make_log(), SMALL, Training(seed=seed))._arrays() for seed in (1, 1, 2)
@@ -153,7 +163,7 @@ def test_the_licence_of_sdv_is_told() -> None:
     kind = SYNTHESIZERS.get("sdv-tvae")
     assert "Business Source License" in kind.notice
     assert kind.train(make_log(), SMALL).record["notice"] == kind.notice
-    assert SYNTHESIZERS.get("mostlyai").notice == ""
+    assert "License" not in SYNTHESIZERS.get("mostlyai").notice
 
 
 @pytest.mark.usefixtures("libraries")

@@ -97,6 +97,14 @@ def test_a_larger_epsilon_needs_less_noise() -> None:
     assert noises[0] > 2 * noises[2]
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-5), (np.inf, 1e-5), (np.nan, 1e-5), (8.0, 0.0), (8.0, 1.0)]
+)
+def test_what_is_no_promise_is_refused(epsilon: float, delta: float) -> None:
+    with pytest.raises(UsageError, match="There is no privacy of epsilon"):
+        Privacy(epsilon, delta)
+
+
 def test_a_promise_that_no_noise_keeps_is_refused() -> None:
     with pytest.raises(UsageError, match="No noise is enough"):
         noise_for(Privacy(1e-9, 1e-12), 1.0, 100_000)
@@ -136,6 +144,20 @@ def test_one_example_moves_the_sum_by_no_more_than_the_clip(some: list[int], one
 def test_noise_is_not_told_by_the_seed() -> None:
     first, second = (train(6.0, epochs=1)[0] for _ in range(2))
     assert not torch.equal(next(first.parameters()), next(second.parameters()))
+
+
+def test_noise_is_one_of_more_than_a_few_billion(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The generators of torch take 32 bits of a seed: who tries them all knows the noise.
+    seeds = iter((7, 7 + 2**32))
+    monkeypatch.setattr("secrets.randbits", lambda _: next(seeds))
+    networks = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        networks.append(make_layers())
+        training = Training(privacy=Privacy(6.0, 1e-3))
+        fit(networks[-1], len(INPUTS), loss_of, lambda _: 1 / 0, Recipe(1, batch=len(INPUTS)), training)
+    first, second = (torch.cat([each.flatten() for each in network.parameters()]) for network in networks)
+    assert not torch.equal(first, second)
 
 
 def test_numbers_and_counts_of_the_log_are_not_in_a_private_model() -> None:

@@ -10,6 +10,7 @@ import pytest
 from presage.errors import InputError, UnknownNameError, UsageError
 from presage.synthesizers import Request, Synthesizer, sample
 from presage.synthesizers._base import Drawing, Source, Training
+from presage.synthesizers._load import offered_load
 from presage.synthesizers.columns import Category, Columns, JobTable, Number
 from presage.synthesizers.sampling import _split, class_of_jobs
 from presage.testing import make_job, make_trace
@@ -30,6 +31,7 @@ class Metronome(Synthesizer):
 
     name = "metronome"
     settings_type: ClassVar[type] = NoSettings
+    uses_history: ClassVar[bool] = True
     seen: JobTable | None = None
     drawn = 0
 
@@ -40,7 +42,8 @@ class Metronome(Synthesizer):
         self.seen, self.drawn = drawing.history, self.drawn + count
         drawing.tell(count)
         numbers = {"gap_s": np.full(count, 1800.0), "run_s": np.full(count, 3600.0)}
-        return JobTable({"cpus": np.arange(count) % len(SIZES)}, numbers)
+        codes = {each.name: np.arange(count) % len(each) for each in self.columns.categories}
+        return JobTable(codes, numbers)
 
     def _arrays(self) -> dict[str, Any]:
         return {}
@@ -128,6 +131,67 @@ def test_jobs_of_an_unknown_machine_keep_their_sizes() -> None:
         sample(make_model(cpus=None), Request(jobs=4, processors=31))
 
 
+def sized(machine: Machine, **columns: tuple[float, ...]) -> Metronome:
+    """Return a model of jobs with these columns, all of which have their values in turns."""
+    model = make_model()
+    model.columns = replace(
+        model.columns, categories=tuple(Category(name, labels) for name, labels in columns.items())
+    )
+    model.source = replace(model.source, machine=machine)
+    return model
+
+
+def test_nodes_and_tasks_follow_the_processors() -> None:
+    model = sized(Machine(cpus=256.0, nodes=64), cpus=(4.0, 8.0), nodes_req=(1.0, 64.0), tasks=(2.0, 256.0))
+    trace = sample(model, Request(jobs=2, processors=64))
+    assert trace.manifest.machine == Machine(cpus=64.0, nodes=16)
+    assert trace.jobs.select("cpus_req", "nodes_req", "tasks").rows() == [(1.0, 1, 1), (2.0, 16, 64)]
+    same = sample(model, Request(jobs=2, nodes=16))
+    assert same.jobs.equals(trace.jobs)
+    assert same.manifest.machine == trace.manifest.machine
+    with pytest.raises(UsageError, match="nodes 2 times"):
+        sample(model, Request(jobs=2, nodes=128, processors=64))
+
+
+def test_jobs_of_nodes_do_not_take_a_size_in_processors() -> None:
+    # The log knows neither its machine nor processors, only jobs of up to 512 nodes.
+    model = sized(Machine(), nodes_req=(1.0, 512.0))
+    with pytest.raises(UsageError, match="have no processors") as caught:
+        sample(model, Request(jobs=2, processors=64))
+    assert "--nodes" in str(caught.value.expected)
+    with pytest.raises(UsageError, match="has jobs of 512 nodes"):
+        sample(model, Request(jobs=2, nodes=64))
+    with pytest.raises(UsageError, match="cannot be run on a machine"):
+        sample(model, Request(jobs=2, waits="fcfs"))
+    with pytest.raises(UsageError, match="no load") as caught:
+        sample(model, Request(jobs=2, load=0.5))
+    assert "--nodes" in str(caught.value.remedy)
+    trace = sample(model, Request(jobs=8, nodes=1024, load=0.5))
+    assert trace.jobs["nodes_req"].max() == 512
+    assert offered_load(trace.jobs, trace.jobs["submit_ms"].to_numpy(), trace.manifest.machine) == pytest.approx(
+        0.5, rel=0.01
+    )
+
+
+def test_gpus_of_a_machine_can_be_said() -> None:
+    model = sized(Machine(), gpus_req=(0.0, 0.5, 1.0, 8.0))
+    with pytest.raises(UsageError, match="has jobs of 8 GPUs"):
+        sample(model, Request(jobs=4, gpus=4))
+    with pytest.raises(UsageError, match="have no processors"):
+        sample(model, Request(jobs=4, processors=64))
+    trace = sample(model, Request(jobs=8, gpus=16, load=0.5))
+    assert trace.manifest.machine.gpus == 16
+    assert trace.jobs["gpus_req"].to_list() == [0.0, 0.5, 1.0, 8.0] * 2
+    known = sized(Machine(gpus=16.0), gpus_req=(0.0, 0.5, 1.0, 8.0))
+    assert sample(known, Request(jobs=4, gpus=64)).jobs["gpus_req"].to_list() == [0.0, 0.5, 4.0, 32.0]
+    assert sample(known, Request(jobs=4, gpus=4)).jobs["gpus_req"].to_list() == [0.0, 0.5, 1.0, 2.0]
+
+
+def test_classes_of_jobs_of_nodes_go_by_nodes() -> None:
+    classes = class_of_jobs(pl.DataFrame({"nodes_req": [1, 4, 5, 25]}), Machine(nodes=100)).tolist()
+    assert classes == ["serial", "narrow", "wide", "huge"]
+
+
 def test_classes_go_by_the_share_of_the_machine() -> None:
     jobs = pl.DataFrame(
         {"cpus_req": [1.0, 4.0, 5.0, 24.0, 25.0, None], "gpus_req": [0.0, None, 0.0, 0.0, 0.0, 0.5]}
@@ -206,7 +270,8 @@ def test_waits_are_those_of_the_policy() -> None:
     "wrong",
     [
         {"jobs": 5, "days": 1.0}, {"jobs": 0}, {"days": 0.0}, {"days": float("nan")}, {"load": 0.0},
-        {"load": float("inf")}, {"processors": 0}, {"mix": {"wide": 1.2}}, {"mix": {"wide": 0.6, "huge": 0.6}},
+        {"load": float("inf")}, {"processors": 0}, {"nodes": 0}, {"gpus": -1},
+        {"mix": {"wide": 1.2}}, {"mix": {"wide": 0.6, "huge": 0.6}},
         {"mix": {"wide": float("nan")}}, {"seed": -1}, {"seed": 2**70},
     ],
 )  # fmt: skip
@@ -214,6 +279,16 @@ def test_requests_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(UsageError) as caught:
         Request(**wrong)
     assert caught.value.expected
+
+
+def test_bounds_are_written_as_people_write_them() -> None:
+    for wrong, words in (
+        ({"jobs": 0}, "jobs from 1 to 100,000,000"), ({"gpus": 0}, "gpus from 1 to 1,000,000,000"),
+        ({"load": 11.0}, "load from 0.001 to 10"), ({"days": 1e-9}, "days from 0.001 to 366,000"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError) as caught:
+            Request(**wrong)
+        assert caught.value.expected == words
 
 
 def test_an_unknown_class_is_suggested() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
@@ -13,9 +14,10 @@ from threadpoolctl import threadpool_limits
 import presage
 from presage.errors import InputError, UsageError
 from presage.synthesizers._clock import hours_of_week
-from presage.synthesizers._files import read_arrays, read_head, write_model
+from presage.synthesizers._files import read_arrays, read_head, read_people, write_model
 from presage.synthesizers._load import offered_load
 from presage.synthesizers.columns import Columns, JobTable, usable_jobs
+from presage.synthesizers.people import KnownPeople
 from presage.traces.manifest import Machine
 from presage.traces.workloads._parameters import Value, parse_settings
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 LATER_SHARE = 0.1
 """Share of the jobs, the latest, that a training only watches itself by."""
 WEEK_HOURS = 168
-PRIVATE_KINDS = ("tvae", "row-transformer", "diffusion")
+PRIVATE_KINDS = ("tvae", "row-transformer", "diffusion", "sequence")
 """Kinds that can learn with a promise of differential privacy."""
 MOST_SEED = 2**40
 
@@ -46,10 +48,10 @@ class Privacy:
     """What may be in the log or not without anybody noticing; said by the kind that kept the promise."""
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0 or not 0 < self.delta < 1:
+        if not 0 < self.epsilon < math.inf or not 0 < self.delta < 1:
             raise UsageError(
                 f"There is no privacy of epsilon {self.epsilon:g} and delta {self.delta:g}",
-                expected="an epsilon above 0 and a delta between 0 and 1",
+                expected="a finite epsilon above 0 and a delta between 0 and 1",
             )
 
 
@@ -131,14 +133,18 @@ class Synthesizer(ABC):
 
     Promises: the same trace, settings and seed give the same model in one and the same installation, but for a
     private one, whose noise nobody may know; the same model, request and seed give the same trace; every value of
-    a category was seen in the log; no run goes beyond its limit where the log's limits hold; users, groups and
-    accounts are numbers.
+    a category was seen in the log; no run goes beyond its limit where the log's limits hold, but for the seconds
+    by which the log's own jobs do; users, groups and accounts are numbers.
     """
 
     name: ClassVar[str]
     settings_type: ClassVar[type]
     notice: ClassVar[str] = ""
     """What people must know before they use the kind, like a licence; the command line tells it."""
+    step: ClassVar[str] = "epoch"
+    """What a training tells the progress of."""
+    uses_history: ClassVar[bool] = False
+    """Whether what is drawn depends on the jobs before it, where there are some."""
 
     def __init__(self, columns: Columns, source: Source, settings: Any, record: Mapping[str, Any]) -> None:
         self.columns = columns
@@ -146,6 +152,8 @@ class Synthesizer(ABC):
         self.settings = settings
         self.record = dict(record)
         """How the training went, for people: seconds, epochs, scores."""
+        self.people: KnownPeople | None = None
+        """Whom the model recognises in a history; None: nobody."""
 
     @classmethod
     def train(
@@ -160,7 +168,7 @@ class Synthesizer(ABC):
         check_privacy(cls.name, training)
         own = cls.settings_type(**parse_settings(cls.settings_type, settings or {}, kind="synthesizer"))
         private = training.privacy is not None
-        columns = Columns.fit(trace, public_grid=private)
+        columns = cls._columns_of(trace, private=private)
         table = columns.encode(trace)
         source = describe_source(trace, table)
         model = cls(columns, source.public() if private else source, own, {})
@@ -178,7 +186,14 @@ class Synthesizer(ABC):
             "privacy": None if training.privacy is None else asdict(training.privacy),
             **record,
         }
+        if cls.uses_history and not private:
+            model.people = KnownPeople.of(trace, columns)
         return model
+
+    @classmethod
+    def _columns_of(cls, trace: Trace, *, private: bool) -> Columns:
+        """Return the columns that are learned."""
+        return Columns.fit(trace, public_grid=private)
 
     @abstractmethod
     def _learn(self, table: JobTable, later: JobTable, training: Training) -> dict[str, Any]:
@@ -216,7 +231,7 @@ class Synthesizer(ABC):
             "record": self.record,
             "columns": self.columns.to_dict(),
         }
-        write_model(folder, head, self._arrays())
+        write_model(folder, head, self._arrays(), None if self.people is None else self.people.to_dict())
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -233,6 +248,8 @@ class Synthesizer(ABC):
                 head["record"],
             )
             model._restore(read_arrays(folder))
+            people = read_people(folder)
+            model.people = None if people is None else KnownPeople.from_dict(people)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"The model in {str(folder)!r} is damaged: {error}",

@@ -8,13 +8,15 @@ import numpy as np
 import polars as pl
 
 if TYPE_CHECKING:
-    from presage.synthesizers.columns import IntArray
+    from presage.synthesizers.columns import FloatArray, IntArray
 
 DAY_MS, HOUR_MS = 86_400_000, 3_600_000
 THURSDAY = 3
 """The day of the week on which 1970 began; Monday is 0."""
 _FAR_MS = 250_000_000_000_000
 """About 8,000 years: calendars end there."""
+KINDS_OF_HOURS = 2 * 24
+"""How many `kind_of_hour` tells apart."""
 
 
 def hours_of_week(times_ms: IntArray, time_zone: str | None, first_day: int = THURSDAY) -> IntArray:
@@ -31,3 +33,9 @@ def hours_of_week(times_ms: IntArray, time_zone: str | None, first_day: int = TH
             local_ms = times_ms
     hours: IntArray = (local_ms // DAY_MS + first_day) % 7 * 24 + local_ms % DAY_MS // HOUR_MS
     return hours
+
+
+def kind_of_hour(hours: FloatArray) -> IntArray:
+    """Return which hour of a weekday, or of a day of the weekend, each hour since a Monday is."""
+    whole = hours.astype(np.int64) % (7 * 24)
+    return whole % 24 + 24 * (whole >= 5 * 24)

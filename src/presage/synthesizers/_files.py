@@ -1,4 +1,7 @@
-"""The folder of a trained synthesizer: `model.json` says what it is, `weights.safetensors` has its arrays."""
+"""The folder of a trained synthesizer: `model.json` says what it is, `weights.safetensors` has its arrays.
+
+`people.json` is there where the model can recognise people; a model that is given away without it can do the rest.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FORMAT = 1
-HEAD, WEIGHTS = "model.json", "weights.safetensors"
+HEAD, WEIGHTS, KNOWN_PEOPLE = "model.json", "weights.safetensors", "people.json"
+_OWN = 0o600
 
 
 def make_folder(folder: str | Path) -> Path:
@@ -32,13 +36,57 @@ def make_folder(folder: str | Path) -> Path:
     return path
 
 
-def write_model(folder: str | Path, head: Mapping[str, Any], arrays: Mapping[str, NDArray[np.generic]]) -> None:
-    """Write a model; the head comes last, so that a folder with a head is complete."""
+def second_checkpoint(first: Path) -> Path:
+    """Return where a training of two parts keeps its second one, if it keeps the first in `first`."""
+    return first.with_name(f"again-{first.name}")
+
+
+def drop_checkpoints(first: Path) -> None:
+    """Remove what a training kept in `first`, and in its second part."""
+    for kept in (first, second_checkpoint(first)):
+        kept.unlink(missing_ok=True)
+
+
+def write_model(
+    folder: str | Path,
+    head: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[np.generic]],
+    people: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a model; nothing takes its place before all is written, and the head comes last.
+
+    Without `people`, those of a model that was there before go away.
+    """
     path = make_folder(folder)
-    with replacing(path / WEIGHTS) as partial:
-        partial.write_bytes(save({name: array.copy() for name, array in arrays.items()}))
-    with replacing(path / HEAD) as partial:
-        partial.write_text(json.dumps({"format": FORMAT, **head}, indent=1) + "\n")
+    with replacing(path / HEAD) as new_head, replacing(path / WEIGHTS) as new_weights:
+        new_head.write_text(json.dumps({"format": FORMAT, **head}, indent=1) + "\n")
+        new_weights.write_bytes(save({name: array.copy() for name, array in arrays.items()}))
+        if people is None:
+            (path / KNOWN_PEOPLE).unlink(missing_ok=True)
+        else:
+            with replacing(path / KNOWN_PEOPLE) as new_people:
+                new_people.touch(mode=_OWN)
+                new_people.write_text(json.dumps(people, indent=1) + "\n")
+
+
+def read_people(folder: str | Path) -> dict[str, Any] | None:
+    """Return the people whom a model can recognise; None where it cannot, or where that is not ours to read.
+
+    Raises InputError if the file is damaged.
+    """
+    path = Path(folder) / KNOWN_PEOPLE
+    try:
+        people: dict[str, Any] = json.loads(path.read_text())
+        people["key"], people["numbers"]
+    except (FileNotFoundError, PermissionError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{str(path)!r} is damaged",
+            expected="what `presage synth train` wrote there",
+            remedy="Delete it, so that the model recognises nobody, or train it again",
+        ) from None
+    return people
 
 
 def read_head(folder: str | Path) -> dict[str, Any]:

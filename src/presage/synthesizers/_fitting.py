@@ -64,7 +64,7 @@ def fit(
     if training.privacy is not None:
         from presage.synthesizers._private import fit_privately
 
-        return fit_privately(network, examples, loss_of, score, recipe, training)
+        return fit_privately(network, examples, loss_of, recipe, training)
     state = State(network, recipe.epochs)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     identity = {"recipe": vars(recipe), "seed": training.seed, "log": training.log, **(about or {})}

@@ -2,7 +2,8 @@
 
 What is promised: whoever knows the model and all examples but one can hardly tell whether that one was there. An
 example is a job for kinds that draw rows; a user with many jobs is not hidden by it. What is not covered is said
-in `PUBLIC`, and in the record of every model that was trained so.
+in `PUBLIC`, and in the record of every model that was trained so. A kind whose examples are more than a job, and
+that releases more than a network, counts everything in one account: see `sequence.private`.
 
 The later jobs, by which other trainings stop early, are somebody's jobs too. So nothing is scored here: the number
 of epochs is fixed before, no weights are chosen by their score, and the record has no scores. Noise and the choice
@@ -13,9 +14,9 @@ model's record would tell the noise, and noise that is known can be taken off ag
 from __future__ import annotations
 
 import math
-import secrets
 import warnings
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,11 +35,14 @@ if TYPE_CHECKING:
 
     LossOf = Callable[[nn.Module, IntArray], Tensor]
     Gradients = Callable[[IntArray], list[Tensor]]
+    Look = tuple[float, float, int]
+    """Noise, share of the examples that is looked at, and how often: what opacus counts a promise by."""
 
 UNIT = "one job (its columns and the seconds since the job before it); not all jobs of a user"
 PUBLIC = (
-    "taken as public, not protected: which queues, sizes, limits and other labels occur, how many users there are,"
-    " the number of jobs, the first and last submit time, and whether jobs end at their limits"
+    "taken as public, not protected: which queues, sizes, limits and other labels occur, and of more than 1,000"
+    " which are the most frequent, how many users there are, the number of jobs, the first and last submit time,"
+    " and whether jobs end at their limits"
 )
 _LEAST_NOISE, _MOST_NOISE = 0.02, 1e4
 _HALVINGS = 12
@@ -52,7 +56,6 @@ def fit_privately(
     network: nn.Module,
     examples: int,
     loss_of: LossOf,
-    score: Callable[[nn.Module], float],
     recipe: Recipe,
     training: Training,
 ) -> dict[str, Any]:
@@ -64,38 +67,81 @@ def fit_privately(
     privacy = training.privacy
     if privacy is None:
         raise ValueError("a private training has a promise to keep")
-    share = min(1.0, recipe.batch / examples)
-    steps = math.ceil(1 / share)
-    noise = noise_for(privacy, share, steps * recipe.epochs)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
-    chance, secret = np.random.default_rng(), torch.Generator().manual_seed(secrets.randbits(63))
-    network.train()
+    descent = Descent.of(examples, recipe, privacy)
     with gradients_of(network, loss_of) as gradients:
-        for epoch in range(recipe.epochs):
-            _set_rate(optimizer, epoch, recipe)
-            for _ in range(steps):
-                chosen = np.flatnonzero(chance.random(examples) < share)
-                sums = clipped_sum(network, gradients, chosen, recipe.clip)
-                for weight, total in zip(network.parameters(), sums, strict=True):
-                    added = torch.randn(total.shape, generator=secret) * (noise * recipe.clip)
-                    weight.grad = (total + added) / (share * examples)
-                optimizer.step()
-            told = spent_by(noise, share, steps * (epoch + 1), privacy.delta)
-            training.tell(epoch + 1, recipe.epochs, f"epsilon {told:.2f}")
-    network.zero_grad(set_to_none=True)
-    network.eval()
+        descend(network, gradients, examples, descent, recipe, training)
     return {
         "epochs": recipe.epochs,
         "best_epoch": recipe.epochs,
         "scores": [],
         "privacy": {
-            "epsilon": spent_by(noise, share, steps * recipe.epochs, privacy.delta),
+            "epsilon": descent.spent(privacy.delta),
             "delta": privacy.delta,
-            "noise": noise,
+            "noise": descent.noise,
             "unit": privacy.unit or UNIT,
             "public": PUBLIC,
         },
     }
+
+
+@dataclass(frozen=True)
+class Descent:
+    """How a network is led down: what of it anybody may know."""
+
+    examples: float
+    """About how many there are."""
+    share: float
+    """How likely each is looked at in a step."""
+    steps: int
+    """Of an epoch."""
+    epochs: int
+    noise: float
+    before: tuple[Look, ...] = ()
+    """What else was released from the same examples."""
+
+    @classmethod
+    def of(cls, examples: float, recipe: Recipe, privacy: Privacy, before: tuple[Look, ...] = ()) -> Descent:
+        """Return a descent with the least noise that keeps the promise. Raises UsageError if there is none."""
+        share = min(1.0, recipe.batch / examples)
+        steps = math.ceil(1 / share)
+        noise = noise_for(privacy, share, steps * recipe.epochs, before)
+        return cls(examples, share, steps, recipe.epochs, noise, before)
+
+    def spent(self, delta: float, epochs: int | None = None) -> float:
+        """Return the epsilon after so many epochs, or after all, with what was released before."""
+        done = self.steps * (self.epochs if epochs is None else epochs)
+        return spent_by(self.noise, self.share, done, delta, self.before)
+
+
+def descend(
+    network: nn.Module,
+    gradients: Gradients,
+    examples: int,
+    descent: Descent,
+    recipe: Recipe,
+    training: Training,
+) -> None:
+    """Train `network` in place by noisy steps; `examples` is how many there really are, which is not told."""
+    privacy = training.privacy
+    if privacy is None:
+        raise ValueError("a private training has a promise to keep")
+    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
+    # Not torch's generator: it knows 32 bits of its seed, and so few can all be tried.
+    secret = np.random.default_rng()
+    network.train()
+    for epoch in range(recipe.epochs):
+        _set_rate(optimizer, epoch, recipe)
+        for _ in range(descent.steps):
+            chosen = np.flatnonzero(secret.random(examples) < descent.share)
+            sums = clipped_sum(network, gradients, chosen, recipe.clip)
+            for weight, total in zip(network.parameters(), sums, strict=True):
+                added = torch.from_numpy(secret.standard_normal(tuple(total.shape), np.float32))
+                weight.grad = (total + descent.noise * recipe.clip * added) / (descent.share * descent.examples)
+            optimizer.step()
+        told = descent.spent(privacy.delta, epoch + 1)
+        training.tell(epoch + 1, recipe.epochs, f"epsilon {told:.2f}")
+    network.zero_grad(set_to_none=True)
+    network.eval()
 
 
 def clipped_sum(network: nn.Module, gradients: Gradients, chosen: IntArray, clip: float) -> list[Tensor]:
@@ -167,13 +213,13 @@ def _one_by_one(network: nn.Module, loss_of: LossOf, chosen: IntArray) -> list[T
     return [torch.stack(each) for each in zip(*rows, strict=True)]
 
 
-def noise_for(privacy: Privacy, share: float, steps: int) -> float:
-    """Return the least noise, in lengths of a clipped gradient, that keeps the promise.
+def noise_for(privacy: Privacy, share: float, steps: int, before: tuple[Look, ...] = ()) -> float:
+    """Return the least noise, in lengths of a clipped gradient, that keeps the promise after `before`.
 
     Raises UsageError if there is none.
     """
     low, high = math.log(_LEAST_NOISE), math.log(_MOST_NOISE)
-    if spent_by(_MOST_NOISE, share, steps, privacy.delta) > privacy.epsilon:
+    if spent_by(_MOST_NOISE, share, steps, privacy.delta, before) > privacy.epsilon:
         raise UsageError(
             f"No noise is enough for epsilon {privacy.epsilon:g} with so few jobs",
             expected="an epsilon of 0.1 or more",
@@ -181,21 +227,21 @@ def noise_for(privacy: Privacy, share: float, steps: int) -> float:
         )
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if spent_by(math.exp(middle), share, steps, privacy.delta) <= privacy.epsilon:
+        if spent_by(math.exp(middle), share, steps, privacy.delta, before) <= privacy.epsilon:
             high = middle
         else:
             low = middle
     return math.exp(high)
 
 
-def spent_by(noise: float, share: float, steps: int, delta: float) -> float:
-    """Return the epsilon of so many steps that each look at a random `share` of the examples."""
+def spent_by(noise: float, share: float, steps: int, delta: float, before: tuple[Look, ...] = ()) -> float:
+    """Return the epsilon of so many steps that each look at a random `share` of the examples, and of `before`."""
     try:
         from opacus.accountants import RDPAccountant
     except ImportError:
         raise MissingDependencyError("opacus", extra="private", purpose="Training under privacy") from None
     accountant = RDPAccountant()
-    accountant.history = [(noise, share, steps)]
+    accountant.history = [*before, (noise, share, steps)]
     with _quiet():
         return float(accountant.get_epsilon(delta=delta, alphas=list(_ORDERS)))
 

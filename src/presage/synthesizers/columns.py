@@ -46,7 +46,8 @@ KNOTS = 1025
 FEWEST_JOBS = 200
 LONGEST_S = 366 * 86_400.0
 """Where numbers end that may not be told by the log."""
-_OVER_SHARE, _OVER_FACTOR, _OVER_S = 0.02, 1.1, 120.0
+OVER_SHARE, OVER_FACTOR, OVER_S = 0.02, 1.1, 120.0
+"""Limits hold where no larger share of jobs runs that much longer than its own."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,12 @@ class Category:
         return len(self.labels)
 
     @classmethod
-    def fit(cls, values: pl.Series) -> Category:
-        """Return the labels of a column; of more than `MOST_LABELS` the most frequent."""
+    def fit(cls, values: pl.Series, most: int = MOST_LABELS) -> Category:
+        """Return the labels of a column; of more than `most` the most frequent."""
         counts = values.value_counts(sort=True)
         labels = counts[values.name].to_list()
-        if len(labels) > MOST_LABELS:
-            labels = labels[:MOST_LABELS]
+        if len(labels) > most:
+            labels = labels[:most]
             if values.name not in ORDERED and OTHER not in labels:
                 labels[-1] = OTHER
         known = sorted(label for label in labels if label is not None)
@@ -192,11 +193,12 @@ class Columns:
     """How much longer than its limit a job of this log may run where limits hold."""
 
     @classmethod
-    def fit(cls, trace: Trace, *, public_grid: bool = False) -> Columns:
+    def fit(cls, trace: Trace, *, public_grid: bool = False, most_labels: int = MOST_LABELS) -> Columns:
         """Return what `trace` has. Raises InputError if it is too little to learn from.
 
         `public_grid`: numbers get a fixed logarithmic grid instead of the log's quantiles, and limits no grace, so
-        that of single jobs nothing but their labels is told.
+        that of single jobs nothing but their labels is told. `most_labels`: of a column that has more, the most
+        frequent are kept.
         """
         jobs = usable_jobs(trace)
         categories, constants = [], {}
@@ -206,7 +208,7 @@ class Columns:
             if jobs[name].n_unique() == 1:
                 constants[name] = jobs[name][0]
             else:
-                categories.append(Category.fit(jobs[name]))
+                categories.append(Category.fit(jobs[name], most_labels))
         holds, grace_s = _limits(jobs)
         if public_grid:
             return cls(tuple(categories), tuple(map(Number.public, NUMBERS)), constants, holds)
@@ -277,13 +279,18 @@ def usable_jobs(trace: Trace, *, numbered: bool = False) -> pl.DataFrame:
     `numbered`: they have numbers already. Raises InputError if there are fewer than `FEWEST_JOBS`, or if all came
     at once.
     """
+    jobs = timed_jobs(trace)
+    _check_enough(jobs, len(trace))
+    return jobs if numbered else jobs.with_columns(_numbered(jobs[name], PEOPLE[name]) for name in PEOPLE)
+
+
+def timed_jobs(trace: Trace) -> pl.DataFrame:
+    """Return the jobs with a submit and a run time, however few, with `gap_s` and `cpus`; people as they are."""
     jobs = trace.jobs.with_columns(schema.size().alias(SIZE)).filter(
         pl.col("submit_ms").is_not_null() & pl.col(RUN).is_not_null() & (pl.col(RUN) >= 0)
     )
-    _check_enough(jobs, len(trace))
     gap_s = (pl.col("submit_ms") - pl.col("submit_ms").shift(1)).fill_null(0) / 1000
-    jobs = jobs.with_columns(gap_s.alias(GAP), pl.col("outcome").cast(pl.String))
-    return jobs if numbered else jobs.with_columns(_numbered(jobs[name], PEOPLE[name]) for name in PEOPLE)
+    return jobs.with_columns(gap_s.alias(GAP), pl.col("outcome").cast(pl.String))
 
 
 def _numbered(names: pl.Series, letter: str) -> pl.Series:
@@ -309,8 +316,8 @@ def _limits(jobs: pl.DataFrame) -> tuple[bool, float]:
     over_s = (jobs[RUN] - jobs["limit_s"]).drop_nulls()
     if not len(over_s):
         return False, 0.0
-    share = jobs.select((pl.col(RUN) > _OVER_FACTOR * pl.col("limit_s") + _OVER_S).mean()).item()
-    if share > _OVER_SHARE:
+    share = jobs.select((pl.col(RUN) > OVER_FACTOR * pl.col("limit_s") + OVER_S).mean()).item()
+    if share > OVER_SHARE:
         return False, 0.0
-    late_s = over_s.filter((over_s > 0) & (over_s <= _OVER_S))
+    late_s = over_s.filter((over_s > 0) & (over_s <= OVER_S))
     return True, float(late_s.quantile(0.9) or 0.0) if len(late_s) else 0.0

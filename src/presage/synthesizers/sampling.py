@@ -10,8 +10,10 @@ import polars as pl
 
 from presage.errors import InputError, UnknownNameError, UsageError
 from presage.synthesizers._base import Drawing, check_seed
-from presage.synthesizers._load import offered_load, resource_of
+from presage.synthesizers._load import capacity_of, offered_load, resource_of
+from presage.synthesizers._machine import Sizing, counted_in, sizing_of
 from presage.synthesizers.columns import GAP, JobTable
+from presage.synthesizers.history import History, history_of, identity_of
 from presage.traces import Trace
 from presage.traces.manifest import Machine, Manifest
 from presage.traces.workloads._arrivals import WeeklyRhythm, stretch_to_span
@@ -20,17 +22,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from presage.synthesizers._base import Synthesizer
+    from presage.synthesizers._load import Resource
     from presage.synthesizers.columns import FloatArray, IntArray
 
 SIZE_CLASSES = {"serial": (0.0, 0.0), "narrow": (0.0, 0.05), "wide": (0.05, 0.25), "huge": (0.25, float("inf"))}
 """Classes of jobs by the share of the machine that they take, lower bound included; serial: one processor."""
 CLASSES = (*SIZE_CLASSES, "gpu")
 MOST_JOBS = 100_000_000
+MOST_SIZE = 1_000_000_000
 _SPARE = 1.15
 _MOST_ROUNDS = 60
 _FEWEST_FOR_MIX = 2000
 _NO_SHARE = 1e-9
 _TERMS = "as the owner of the log that it was learned from says"
+NO_NAMES = "jobs are synthetic: users, groups and accounts are numbers"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,10 @@ class Request:
     """Work of all jobs / (machine x time from first to last submit); None: as it comes."""
     processors: int | None = None
     """A machine of another size: sizes of jobs grow and shrink with it."""
+    nodes: int | None = None
+    """The same in nodes; for logs that count nodes alone, and for others instead of `processors`."""
+    gpus: int | None = None
+    """How many GPUs the machine has; jobs that use them grow and shrink with them."""
     mix: dict[str, float] = field(default_factory=dict)
     """Shares of classes of jobs (see `CLASSES`); those that are not named share the rest as in the log."""
     after: Trace | None = None
@@ -60,7 +69,8 @@ class Request:
         _check_range("jobs", self.jobs, 1, MOST_JOBS)
         _check_range("days", self.days, 1e-3, 366_000)
         _check_range("load", self.load, 1e-3, 10.0)
-        _check_range("processors", self.processors, 1, 1e9)
+        for name in ("processors", "nodes", "gpus"):
+            _check_range(name, getattr(self, name), 1, MOST_SIZE)
         _check_mix(self.mix)
         check_seed(self.seed)
 
@@ -73,23 +83,40 @@ def sample(
     Raises UsageError if the model cannot make such a trace, InputError if `after` cannot be gone on from.
     """
     request = request or Request()
+    sizing = check_request(model, request)
     rng = np.random.default_rng(request.seed)
     start_ms = _start_ms(model, request)
-    drawing = Drawing(_history(model, request), progress)
-    machine = _machine(model, request)
-    table = _draw_amount(model, request, start_ms, rng, drawing)
-    jobs = model.columns.decode(table)
-    jobs = _resized(jobs, model, request)
+    history = _history(model, request, start_ms)
+    table = _draw_amount(model, request, sizing, start_ms, rng, Drawing(history.table, progress))
+    jobs = sizing.resized(model.columns.decode(table))
     submit_ms = start_ms + np.rint(np.cumsum(table.numbers[GAP])).astype(np.int64) * 1000
     if request.load is not None:
-        submit_ms = _at_load(submit_ms, jobs, model, machine, request.load, start_ms)
+        submit_ms = _at_load(submit_ms, jobs, model, sizing.machine, request.load, start_ms)
     jobs = jobs.select(
         pl.int_range(1, pl.len() + 1).cast(pl.String).alias("job_id"),
         pl.lit(pl.Series("submit_ms", submit_ms)),
         pl.all(),
     )
-    trace = Trace.create(jobs, _manifest(model, request, machine))
+    trace = Trace.create(jobs, _manifest(model, request, sizing.machine, history.notes))
     return trace if request.waits is None else with_waits(trace, request.waits)
+
+
+def check_request(model: Synthesizer, request: Request) -> Sizing:
+    """Return the wanted machine and what jobs become there. Raises UsageError where the model cannot do that."""
+    machine = model.source.machine
+    sizing = sizing_of(
+        model.columns, machine, processors=request.processors, nodes=request.nodes, gpus=request.gpus
+    )
+    if request.waits is not None and "processors" not in counted_in(model.columns):
+        raise UsageError(
+            "The jobs of this model have no processors, so they cannot be run on a machine",
+            remedy="Leave --waits out",
+        )
+    if request.waits is not None and not sizing.machine.cpus:
+        raise UsageError(
+            "The size of the machine is unknown, so nothing can be run on it", remedy="Say --processors"
+        )
+    return sizing
 
 
 def with_waits(trace: Trace, policy: str) -> Trace:
@@ -102,7 +129,12 @@ def with_waits(trace: Trace, policy: str) -> Trace:
 
 
 def _draw_amount(
-    model: Synthesizer, request: Request, start_ms: int, rng: np.random.Generator, drawing: Drawing
+    model: Synthesizer,
+    request: Request,
+    sizing: Sizing,
+    start_ms: int,
+    rng: np.random.Generator,
+    drawing: Drawing,
 ) -> JobTable:
     """Return the jobs that are wanted, of the mix that is wanted."""
     source = model.source
@@ -115,7 +147,7 @@ def _draw_amount(
         if guess > MOST_JOBS:
             break
         table = _mixed(model.draw(guess, start_ms, rng, drawing), model, request, rng)
-        amounts, wanted = _amounts(table, model, request)
+        amounts, wanted = _amounts(table, model, request, sizing)
         if len(table) and amounts[-1] >= wanted:
             # A job that arrives when the time is up is late; one that makes the number or the load full is not.
             late = request.days is not None and request.load is None
@@ -129,7 +161,7 @@ def _draw_amount(
     )
 
 
-def _amounts(table: JobTable, model: Synthesizer, request: Request) -> tuple[FloatArray, float]:
+def _amounts(table: JobTable, model: Synthesizer, request: Request, sizing: Sizing) -> tuple[FloatArray, float]:
     """Return what the jobs up to each one make of what is wanted, and how much is wanted.
 
     That is jobs, or seconds, or where a load is wanted for some days, work.
@@ -139,9 +171,8 @@ def _amounts(table: JobTable, model: Synthesizer, request: Request) -> tuple[Flo
     span_s = request.days * 86_400
     if request.load is None:
         return np.cumsum(table.numbers[GAP]), span_s
-    machine = _machine(model, request)
-    jobs = _resized(model.columns.decode(table), model, request)
-    resource, capacity = _capacity(jobs, machine)
+    jobs = sizing.resized(model.columns.decode(table))
+    resource, capacity = _capacity(jobs, model, sizing.machine)
     work_s = jobs.select((pl.col(resource) * pl.col("run_s")).fill_null(0.0).cum_sum()).to_series()
     return work_s.to_numpy(), request.load * capacity * span_s
 
@@ -224,9 +255,11 @@ def _thinned(table: JobTable, places: IntArray) -> JobTable:
 
 
 def class_of_jobs(jobs: pl.DataFrame, machine: Machine) -> np.ndarray[Any, Any]:
-    """Return the class of each job: `gpu`, or by its share of the machine's processors."""
-    size = jobs["cpus_req"].fill_null(1.0).to_numpy() if "cpus_req" in jobs.columns else np.ones(len(jobs))
-    share = size / (machine.cpus or float(size.max(initial=1.0)))
+    """Return the class of each job: `gpu`, or by its share of the machine's processors, or of its nodes."""
+    column = next((name for name in ("cpus_req", "nodes_req") if _known(jobs, name)), None)
+    size = np.ones(len(jobs)) if column is None else jobs[column].cast(pl.Float64).fill_null(1.0).to_numpy()
+    whole = machine.nodes if column == "nodes_req" else machine.cpus
+    share = size / (whole or float(size.max(initial=1.0)))
     classes = np.full(len(jobs), "narrow", dtype=object)
     for name, (low, high) in SIZE_CLASSES.items():
         classes[(share >= low) & (share < high)] = name
@@ -240,7 +273,7 @@ def _at_load(
     submit_ms: IntArray, jobs: pl.DataFrame, model: Synthesizer, machine: Machine, load: float, start_ms: int
 ) -> IntArray:
     """Return other submit times, so that the jobs make `load`; busy hours of the week stay busy."""
-    _capacity(jobs, machine)
+    _capacity(jobs, model, machine)
     now = offered_load(jobs, submit_ms, machine)
     if len(jobs) < 2 or not now:
         raise UsageError("One job alone has no load", expected="at least two jobs with work")
@@ -251,39 +284,20 @@ def _at_load(
     return np.rint(rhythm.times_s(points)).astype(np.int64) * 1000 + start_ms
 
 
-def _capacity(jobs: pl.DataFrame, machine: Machine) -> tuple[str, float]:
+def _capacity(jobs: pl.DataFrame, model: Synthesizer, machine: Machine) -> tuple[Resource, float]:
     """Return the column that the load counts, and how much of it the machine has. Raises UsageError if unknown."""
     resource = resource_of(jobs, machine)
-    capacity = machine.gpus if resource == "gpus_req" else machine.cpus
-    if resource is None or not capacity:
+    if resource is None:
+        options = [f"--{name}" for name in counted_in(model.columns)]
         raise UsageError(
             "The size of the machine is unknown, or that of its jobs, so there is no load",
-            remedy="Say --processors, or leave --load out",
+            remedy=f"Say {' or '.join(options)}, or leave --load out" if options else "Leave --load out",
         )
-    return resource, capacity
+    return resource, capacity_of(machine, resource)
 
 
-def _resized(jobs: pl.DataFrame, model: Synthesizer, request: Request) -> pl.DataFrame:
-    """Return the jobs with the sizes that they would have on a machine of the wanted size."""
-    old = model.source.machine.cpus
-    if request.processors is None or "cpus_req" not in jobs.columns:
-        return jobs
-    if not old:
-        widest = jobs["cpus_req"].max()
-        if isinstance(widest, float) and widest > request.processors:
-            raise UsageError(
-                f"The log's machine is of unknown size and has jobs of {widest:g} processors",
-                expected="a machine that its jobs fit on",
-            )
-        return jobs
-    scaled = (pl.col("cpus_req") * (request.processors / old)).round().clip(1.0, float(request.processors))
-    return jobs.with_columns(scaled.alias("cpus_req"), scaled.alias("cpus_alloc"))
-
-
-def _machine(model: Synthesizer, request: Request) -> Machine:
-    if request.processors is None:
-        return model.source.machine
-    return Machine(cpus=float(request.processors), gpus=model.source.machine.gpus)
+def _known(jobs: pl.DataFrame, column: str) -> bool:
+    return column in jobs.columns and jobs[column].null_count() < len(jobs)
 
 
 def _start_ms(model: Synthesizer, request: Request) -> int:
@@ -297,13 +311,14 @@ def _start_ms(model: Synthesizer, request: Request) -> int:
     return last
 
 
-def _history(model: Synthesizer, request: Request) -> JobTable | None:
+def _history(model: Synthesizer, request: Request, start_ms: int) -> History:
     if request.after is None:
-        return None
-    return model.columns.encode(request.after, numbered=request.after.manifest.synthetic)
+        return History(None)
+    # Not the generator of the jobs: who is new among those before changes nothing else.
+    return history_of(model, request.after, start_ms, np.random.default_rng((request.seed, 1)))
 
 
-def _manifest(model: Synthesizer, request: Request, machine: Machine) -> Manifest:
+def _manifest(model: Synthesizer, request: Request, machine: Machine, notes: tuple[str, ...]) -> Manifest:
     source = model.source
     asked = {
         name: value
@@ -318,6 +333,7 @@ def _manifest(model: Synthesizer, request: Request, machine: Machine) -> Manifes
         synthetic=True,
         generator={
             "synthesizer": model.name,
+            "model": identity_of(model.columns),
             "seed": request.seed,
             "request": asked,
             "settings": asdict(model.settings),
@@ -326,13 +342,21 @@ def _manifest(model: Synthesizer, request: Request, machine: Machine) -> Manifes
             "privacy": model.record.get("privacy"),
         },
         licence=_TERMS,
-        notes=("jobs are synthetic: users, groups and accounts are numbers",),
+        notes=(NO_NAMES, *notes),
     )
 
 
 def _check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
-        raise UsageError(f"There is no trace of {name} {value:g}", expected=f"{name} from {least:g} to {most:,g}")
+        raise UsageError(
+            f"There is no trace of {name} {_written(value)}",
+            expected=f"{name} from {_written(least)} to {_written(most)}",
+        )
+
+
+def _written(number: float) -> str:
+    """Return a number as people write it: 100,000,000 and 0.001."""
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
 
 
 def _check_mix(mix: dict[str, float]) -> None:

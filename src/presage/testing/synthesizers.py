@@ -56,6 +56,8 @@ class SynthesizerContract:
     """Whether an interrupted training goes on where it was."""
     bad_settings: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Settings that must be refused."""
+    private_log: ClassVar[str] = "plain"
+    """The log of `make_log` that the kind keeps private, if it can."""
 
     def train(self, log: str = "plain") -> Synthesizer:
         """Return the synthesizer that learned from one of the logs of `make_log`, trained once for all tests."""
@@ -201,8 +203,9 @@ class SynthesizerContract:
     def test_jobs_grow_with_the_machine(self) -> None:
         model = self.train()
         plain, grown = (sample(model, Request(jobs=80, processors=size)).jobs for size in (None, 256))
-        assert_frame_equal(grown.select("cpus_req"), plain.select(pl.col("cpus_req") * 4))
-        assert_frame_equal(grown.drop("cpus_req", "cpus_alloc"), plain.drop("cpus_req", "cpus_alloc"))
+        sizes = ("cpus_req", "cpus_alloc", "nodes_req")
+        assert_frame_equal(grown.select(sizes), plain.select(pl.col(sizes) * 4))
+        assert_frame_equal(grown.drop(sizes), plain.drop(sizes))
 
     def test_the_mix_is_met(self) -> None:
         mix = {"serial": 0.5, "huge": 0.1}
@@ -224,6 +227,11 @@ class SynthesizerContract:
         log = make_log("plain")
         after = sample(self.train(), Request(jobs=60, after=log))
         assert after.jobs["submit_ms"][0] >= log.jobs["submit_ms"][-1]
+        few = sample(self.train(), Request(jobs=60, after=log.with_jobs(log.jobs.tail(1))))
+        assert few.jobs["submit_ms"][0] >= log.jobs["submit_ms"][-1]
+        for trace in (after, few):
+            told = any("remembers no jobs" in note for note in trace.manifest.notes)
+            assert told != self.train().uses_history
 
     def test_it_tells_how_many_jobs_were_drawn(self) -> None:
         told: list[int] = []
@@ -295,10 +303,12 @@ class SynthesizerContract:
             with pytest.raises(UsageError, match="tvae"):
                 self.train_anew(make_log("plain"), private)
             return
-        model = self.train_anew(make_log("plain"), private)
+        model = self.train_anew(make_log(self.private_log), private)
         assert model.record["privacy"]["epsilon"] <= 20.0
         assert model.record["privacy"]["unit"]
-        assert len(sample(model, Request(jobs=20))) == 20
+        trace = sample(model, Request(jobs=20))
+        assert len(trace) == 20
+        assert trace.manifest.generator["privacy"] == model.record["privacy"]
 
     @pytest.mark.parametrize("damage", ["no head", "no JSON", "another format", "no weights", "cut", "empty"])
     def test_a_damaged_folder_is_refused(self, tmp_path: Path, damage: str) -> None:
@@ -333,13 +343,15 @@ def _trained(name: str, settings: tuple[tuple[str, Any], ...], log: str) -> Synt
 
 @cache
 def make_log(name: str) -> Trace:
-    """Return a log of 300 jobs: `plain` has all, others lack something.
+    """Return a log of 300 jobs: `plain` has all, others lack something; `crowd` has more jobs, and many users.
 
     `bare` has neither users nor limits nor outcomes, `numbers` only times that differ, `fractions` times that are
     no whole seconds, `gpus` GPUs of several types; of `unknown outcomes` some are missing.
     """
     if name == "gpus":
         return make_model("gpu-cluster", {"nodes": 40}).generate(300, seed=1)
+    if name == "crowd":
+        return _crowd()
     plain = _plain()
     jobs = plain.jobs
     missing = {
@@ -376,6 +388,31 @@ def _plain(jobs: int = 300) -> Trace:
         for index in range(jobs)
     ]  # fmt: skip
     return make_trace(*rows, cpus=PROCESSORS, name="plain", time_zone="US/Pacific", absolute_time=True)
+
+
+def _crowd(people: int = 60, weeks: int = 5) -> Trace:
+    """Return weeks in each of which about half of the people come, each with sizes and limits of their own."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for week in range(weeks):
+        for person in np.flatnonzero(rng.random(people) < 0.6).tolist():
+            at_s = (4 + 7 * week + int(rng.integers(0, 6))) * 86_400 + int(rng.integers(8, 18)) * 3600
+            size, limit_s = 2.0 ** (person % 4), 3600.0 * (1 + person % 3)
+            for _ in range(int(rng.integers(1, 7))):
+                at_s += int(rng.integers(5, 3000))
+                run_s = float(np.rint(limit_s * rng.uniform(0.1, 0.9)))
+                rows.append(
+                    make_job(
+                        at_s,
+                        0,
+                        run_s,
+                        size,
+                        user=f"person-{person}",
+                        limit_s=limit_s,
+                        queue=("a", "b")[person % 2],
+                    )
+                )
+    return make_trace(*sorted(rows, key=lambda row: row["submit_ms"]), cpus=PROCESSORS, name="crowd")
 
 
 def numbered(jobs: pl.DataFrame) -> pl.DataFrame:

@@ -42,6 +42,22 @@ def test_copies_by_hand() -> None:
     assert measure_memorisation(log, made, same_people=True).synthetic.rows == pytest.approx(4 / 6)
 
 
+def test_what_many_jobs_of_the_log_have_is_no_rare_copy() -> None:
+    log = make_trace(*(make_job(at * 100, 0, run) for at, run in enumerate([5] * 10 + [6] * 9)))
+    made = make_trace(*(make_job(at * 70, 0, run) for at, run in enumerate([5, 5, 6, 7])))
+    found = measure_memorisation(log, made).synthetic
+    assert found.rows == pytest.approx(3 / 4)
+    assert found.rare == pytest.approx(1 / 4)
+
+
+def test_a_log_that_repeats_itself_has_copies_in_its_halves_though_later_jobs_have_none() -> None:
+    log = make_trace(*(make_job(at * 100, 0, 5 + at % 3, user="a") for at in range(800)))
+    later = make_trace(*(make_job(at * 100, 0, 500 + at, user="b") for at in range(200)))
+    found = measure_memorisation(log, log, later, same_people=True)
+    assert found.natural.rows == 0.0
+    assert found.halves.rows == 1.0
+
+
 def test_a_copy_of_the_log_gives_it_away(log: Trace, later: Trace) -> None:
     found = measure_memorisation(log, log, later)
     assert (found.synthetic.rows, found.synthetic.rows_and_gap, found.synthetic.sequences) == (1.0, 1.0, 1.0)

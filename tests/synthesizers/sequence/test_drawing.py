@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
+import polars as pl
 import pytest
 
 pytest.importorskip("torch")
@@ -22,6 +25,7 @@ from presage.synthesizers.sequence.forward import Weights, _mixture, draw_words
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.model import SequenceModel
 from presage.synthesizers.sequence.network import SequenceNetwork, Shape
+from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.streams import calendar_from, cut
 from presage.traces import Trace
 
@@ -176,6 +180,22 @@ def test_users_keep_to_their_habits(model: SequenceModel, habits: Trace) -> None
     assert float(drawn.filter(drawn["user"] == "u2")["cpus_req"].median()) == 32
 
 
+def test_jobs_that_the_log_has_few_of_are_not_drawn_again(
+    model: SequenceModel, habits: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copies() -> float:
+        made = sample(model, Request(seed=2))
+        columns = ["user", "limit_s", RUN]
+        names = {"ann": "u1", "bob": "u2", "eve": "u3"}
+        known = habits.jobs.with_columns(habits.jobs["user"].replace(names)).select(columns)
+        return len(made.jobs.select(columns).join(known, on=columns, how="semi")) / len(made)
+
+    with_guard = copies()
+    monkeypatch.setattr(model, "drawer", replace(model.drawer, rare=RareJobs.none()))
+    assert copies() > 0.2
+    assert with_guard < 0.02
+
+
 def test_weeks_beyond_the_log_are_drawn_too(model: SequenceModel) -> None:
     trace = sample(model, Request(days=70, seed=1))
     days = (trace.jobs["submit_ms"] - model.source.first_ms) // 86_400_000
@@ -191,9 +211,35 @@ def test_users_go_on_from_what_they_did(model: SequenceModel, habits: Trace) -> 
     assert not again.jobs[RUN].equals(sample(model, Request(jobs=60, start_ms=last, seed=1)).jobs[RUN])
 
 
+def test_a_log_whose_jobs_all_end_at_their_limits_is_learned(habits: Trace) -> None:
+    log = habits.with_jobs(habits.jobs.with_columns(run_s=pl.col("limit_s")))
+    model = SYNTHESIZERS.get("sequence").train(log, {**SMALL, "epochs": 1, "calibration": 0})
+    jobs = sample(model, Request(jobs=40)).jobs
+    assert (jobs[RUN] <= jobs["limit_s"]).all()
+
+
 def test_moments_have_one_value_for_each_stream() -> None:
     begun = drawing_module._begin(3)
     assert all(len(getattr(begun, each.name)) == 3 for each in fields_of(Moment))
+
+
+def test_what_is_interrupted_while_it_is_calibrated_need_not_be_learned_again(
+    habits: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state.safetensors"
+    settings = {**SMALL, "epochs": 2, "calibration": 1}
+    kind = SYNTHESIZERS.get("sequence")
+    whole = kind.train(habits, settings)
+    with monkeypatch.context() as patched:
+        patched.setattr(SequenceModel, "_calibrate", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            kind.train(habits, settings, Training(checkpoint=state))
+    told = Mock()
+    model = kind.train(habits, settings, Training(checkpoint=state, progress=told))
+    assert not told.called
+    for name, array in model._arrays().items():
+        np.testing.assert_array_equal(array, whole._arrays()[name], err_msg=name)
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_an_abandoned_training_left_behind_is_no_hindrance(habits: Trace, tmp_path: Path) -> None:

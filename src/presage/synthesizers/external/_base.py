@@ -5,6 +5,9 @@ never read. What a model of these kinds keeps instead is a pool: rows that the l
 learned. Jobs are drawn from the pool, each row once before any comes again. Rows of these kinds do not know of
 each other, so a pool is as good as its library as long as fewer jobs are wanted than it has. Loading a model and
 drawing from it do not need the library any more.
+
+These libraries learn in one call that tells nothing while it runs: it cannot be stopped early by later jobs, and
+what was interrupted begins anew. People are told in which of three phases the training is.
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from presage.synthesizers.columns import Columns, Number
 
 _MOST_ROUNDS = 20
+IN_ONE_CALL = "The library learns in one call: no early stop, no --resume, and progress is told by phases alone."
+PHASES = ("writing jobs as a table", "learning", "drawing rows to keep")
 
 
 @dataclass(frozen=True)
@@ -50,23 +55,28 @@ class External(Synthesizer):
     package: ClassVar[str]
     """What is installed; `extra` is what installs it."""
     extra: ClassVar[str]
-    notice: ClassVar[str] = ""
+    notice: ClassVar[str] = IN_ONE_CALL
+    step: ClassVar[str] = "phase"
     pool: JobTable
 
     def _learn(self, table: JobTable, later: JobTable, training: Training) -> dict[str, Any]:
         known = JobTable.joined([table, later])
         try:
             with _seeded(training.seed), tempfile.TemporaryDirectory() as folder:
-                library = self._fit(to_frame(known, self.columns), training.seed, folder)
+                _tell_phase(training, 0)
+                frame = to_frame(known, self.columns)
+                _tell_phase(training, 1)
+                library = self._fit(frame, training.seed, folder)
+                _tell_phase(training, 2)
                 self.pool, lost = self._fill(library)
         except ImportError as error:
             raise self._missing(error) from error
-        told = {
+        return {
             "library": f"{self.package} {_version(self.package)}",
             "pool": len(self.pool),
             "unusable_rows": lost,
+            "notice": self.notice,
         }
-        return {**told, "notice": self.notice} if self.notice else told
 
     def _missing(self, error: ImportError) -> PresageError:
         """Return what to tell people: the library is not there, or it is and does not work."""
@@ -126,6 +136,10 @@ class External(Synthesizer):
             codes = self.pool.codes[each.name]
             if len(codes) != len(self.pool) or not len(codes) or codes.min() < 0 or codes.max() >= len(each):
                 raise ValueError(f"{each.name} has labels that are not known")
+
+
+def _tell_phase(training: Training, phase: int) -> None:
+    training.tell(phase + 1, len(PHASES), PHASES[phase])
 
 
 def to_frame(table: JobTable, columns: Columns) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from presage.synthesizers.columns import NUMBERS
-from presage.synthesizers.external._base import External
+from presage.synthesizers.external._base import IN_ONE_CALL, External
 
 _TABLE = "jobs"
 
@@ -15,7 +15,7 @@ class _Sdv(External):
     extra: ClassVar[str] = "sdv"
     notice: ClassVar[str] = (
         "sdv is under the Business Source License 1.1, which is no open-source licence: it forbids, among other"
-        " things, to offer synthetic data as a commercial service. Read it before you go on."
+        f" things, to offer synthetic data as a commercial service. Read it before you go on. {IN_ONE_CALL}"
     )
     synthesizer: ClassVar[str]
     """The class of `sdv.single_table`."""

@@ -100,9 +100,10 @@ def job_names(trace: Trace, column: str) -> list[str]:
 
 def people_are_comparable(real: Trace, synthetic: Trace) -> bool:
     """Return whether a name stands for the same person in both: same log, or numbered after it."""
-    return "synthesizer" in synthetic.manifest.generator or (
-        not synthetic.manifest.synthetic and not real.manifest.synthetic
-    )
+    generator = synthetic.manifest.generator
+    if (generator.get("privacy") or {}).get("people") == "invented":
+        return False
+    return "synthesizer" in generator or (not synthetic.manifest.synthetic and not real.manifest.synthetic)
 
 
 def _numbers(names: list[str], letter: str) -> dict[str, str]:

@@ -28,6 +28,7 @@ SEQUENCE_JOBS = 4
 SAMPLE_JOBS = 2_000
 MOST_JOBS = 40_000
 BLOCK_JOBS = 100
+FEW = 10
 NO_REFERENCE = "none: no jobs are known that were not learned from"
 
 
@@ -41,6 +42,8 @@ class Copies(Figures):
     """In the gap too."""
     sequences: float
     """Of four jobs of a user in a row: that sizes, limits and run times of all are those of four in the log."""
+    rare: float
+    """As `rows`, of jobs that fewer than ten of the log are equal to: what many have gives nobody away."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,11 @@ class Memorisation(Figures):
     synthetic: Copies
     natural: Copies
     """Of the reference."""
+    halves: Copies
+    """Of one half of the log in its other half: how much the log's jobs repeat each other within their time.
+
+    Later jobs may have fewer because other people came, without any memory of those who went.
+    """
     distance: float
     """Mean distance of a synthetic job to the nearest of the log."""
     distance_natural: float
@@ -93,28 +101,34 @@ def measure_memorisation(
     columns = [name for name in (*NUMBERS, *NOMINAL) if has(learned, name)]
     people = [name for name in PEOPLE if same_people and has(learned, name)]
     copies = _copies(drawn, learned, [*columns, *people])
+    half, other_half = _halves(learned, seed)
+    halves = _copies(half, other_half, [*columns, *people])
     if others is None:
-        nothing = Copies(np.nan, np.nan, np.nan)
+        nothing = Copies(*[np.nan] * 4)
         near = Space.of(learned, columns).nearest(
             _sample(drawn, SAMPLE_JOBS, seed), _sample(learned, MOST_JOBS, seed)
         )
-        return Memorisation(NO_REFERENCE, copies, nothing, float(near.mean()), *[np.nan] * 4)
+        return Memorisation(NO_REFERENCE, copies, nothing, halves, float(near.mean()), *[np.nan] * 4)
     reference = job_frame(others)
     words = "jobs held out of the log" if held_out is not None else "later jobs of the log"
     return Memorisation(
         words,
         copies,
         _copies(reference, learned, [*columns, *people]),
+        halves,
         *_distances(learned, drawn, reference, columns, seed),
     )
 
 
 def _copies(jobs: pl.DataFrame, learned: pl.DataFrame, columns: list[str]) -> Copies:
     without_gap = [name for name in columns if name != GAP]
+    rows, known = _row_keys(jobs, without_gap), _row_keys(learned, without_gap)
+    kinds, counts = np.unique(known, return_counts=True)
     return Copies(
-        _copied(_row_keys(jobs, without_gap), _row_keys(learned, without_gap)),
+        _copied(rows, known),
         _copied(_row_keys(jobs, columns), _row_keys(learned, columns)),
         _copied(_sequence_keys(jobs), _sequence_keys(learned)),
+        float(np.isin(rows, kinds[counts < FEW]).mean()) if len(rows) and len(known) else float(np.nan),
     )
 
 

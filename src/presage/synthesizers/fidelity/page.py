@@ -201,6 +201,7 @@ def _memory_rows(report: Report) -> list[Row]:
     member, drift = _number(found.membership_auc), _number(found.drift_auc)
     return [
         ("copies of jobs", _share(mine.rows), _share(natural.rows), _AT_MOST),
+        ("copies of jobs that few in the log are equal to", _share(mine.rare), _share(natural.rare), _AT_MOST),
         ("copies of jobs and their gaps", _share(mine.rows_and_gap), _share(natural.rows_and_gap), _AT_MOST),
         ("copies of four jobs of a user", _share(mine.sequences), _share(natural.sequences), _AT_MOST),
         ("distance to the nearest job of the log", near, natural_near, _AT_LEAST),
@@ -229,7 +230,9 @@ def _notes(report: Report) -> list[str]:
         notes.append(
             f"What it gives away is measured beside {report.memorisation.reference}. The last row asks whether "
             "nearness to the synthetic trace shows that a job was learned from; its natural level is what "
-            "half of the log shows of the other half. Later jobs differ by themselves, which raises both."
+            "half of the log shows of the other half. Later jobs differ by themselves, which raises both. "
+            f"{_share(report.memorisation.halves.rows)} of the jobs in one half of the log are copies of jobs in "
+            "its other half."
         )
     if not isinstance(report.replay, Unmeasured) and report.replay.dropped:
         notes.append(

@@ -118,7 +118,7 @@ def _machine(real: Trace) -> tuple[bool, int]:
     """Return whether jobs compete for GPUs, and of how many of them or of the processors."""
     machine = real.manifest.machine
     resource = resource_of(real.jobs, machine)
-    if resource is None:
+    if resource is None or resource == "nodes_req":
         raise InputError(
             "The log does not say how large its machine or its jobs are",
             remedy="Give the size of the machine with --processors",

@@ -28,6 +28,12 @@ class Bins:
         low = ordered[np.concatenate([[0], places[:-1]])]
         return cls(low, high)
 
+    @classmethod
+    def public(cls, longest: float, most: int) -> Bins:
+        """Return at most `most` ranges of whole numbers up to `longest`, wider the larger, whatever the log."""
+        high = np.unique(np.rint(np.expm1(np.linspace(0, np.log1p(longest), most))))
+        return cls(np.concatenate([[0.0], high[:-1] + 1]), high)
+
     def __len__(self) -> int:
         return len(self.low)
 

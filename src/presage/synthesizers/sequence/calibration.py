@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from presage.synthesizers._clock import KINDS_OF_HOURS, kind_of_hour
 from presage.synthesizers.sequence.features import REACH
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 STEP = 0.8
 """How much of the difference, in logarithms, the first round takes back; later ones take less."""
-KINDS = 2 * 24
 DOUBT = 5.0
 """Jobs by which both sides are moved towards each other, because rare words are rare by chance."""
 
@@ -71,9 +71,9 @@ def calibrate(drawer: Drawer, log: Drawn, draw: Callable[[], Drawn], rounds: int
             if place:
                 often = _logit(log.repeated(place, sort)) - _logit(drawn.repeated(place, sort))
                 arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
-        wanted, got = (_shares(_kind_of_hour(each.hours), KINDS) for each in (log, drawn))
+        wanted, got = (_shares(kind_of_hour(each.hours), KINDS_OF_HOURS) for each in (log, drawn))
         of_kind = step * _log_ratio(wanted, got, len(drawn.words))
-        drawer.hours[:] += of_kind[_kind_of_hour(np.arange(float(len(drawer.hours))))]
+        drawer.hours[:] += of_kind[kind_of_hour(np.arange(float(len(drawer.hours))))]
         distances.append(round(float(np.mean(apart)), 4))
     return distances
 
@@ -88,9 +88,3 @@ def _shares(codes: IntArray, size: int) -> FloatArray:
 
 def _log_ratio(wanted: FloatArray, got: FloatArray, jobs: int) -> NDArray[np.float32]:
     return np.log((wanted + DOUBT / jobs) / (got + DOUBT / jobs)).astype(np.float32)
-
-
-def _kind_of_hour(hours: FloatArray) -> IntArray:
-    """Return which of the hours of a weekday, or of a day of the weekend, each hour of the week is."""
-    whole = hours.astype(np.int64) % (7 * 24)
-    return whole % 24 + 24 * (whole >= 5 * 24)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from presage.synthesizers.sequence.features import (
 from presage.synthesizers.sequence.fields import LIMIT
 from presage.synthesizers.sequence.forward import draw_words
 from presage.synthesizers.sequence.memory import Memory
-from presage.synthesizers.sequence.streams import DAY_S, DAYS
+from presage.synthesizers.sequence.rare import RareJobs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,6 +50,8 @@ class Drawer:
     """(168,): of mean 1, never 0."""
     hours: FloatArray
     """(168,): what makes gaps that end in an hour of the week likelier, as a logarithm."""
+    rare: RareJobs = field(default_factory=RareJobs.none)
+    """Jobs of the log that are not to be drawn again."""
 
     def draw(self, plan: Plan, rng: np.random.Generator, drawing: Drawing) -> JobTable:
         """Return the jobs of all streams in the order of their arrival, with times."""
@@ -69,10 +72,11 @@ class Drawer:
         if drawing.history is not None:
             go_on(drawing.history, plan, moment, memory, self.columns, self.fields, self.weights)
         active = len(plan.jobs)
+        now, held = moment, memory
         for step in range(int(plan.jobs[0])):
-            while plan.jobs[active - 1] <= step:
-                active -= 1
-            now, held = _first(moment, active), memory.of(slice(active))
+            if plan.jobs[active - 1] <= step:
+                active = int((plan.jobs > step).sum())
+                now, held = _first(moment, active), memory.of(slice(active))
             places = first[:active] + step
             _turn_day(now, plan, places, begins=step == 0)
             drawn, gap_s, ran_s = self._next_jobs(now, held, plan.user[:active], rng)
@@ -108,13 +112,20 @@ class Drawer:
                 gap_s = self._gaps_s(words[:, 0], moment, rng)
                 numbers = after_gap(moment, gap_s, numbers)
             sum_of_drawn += self.weights.arrays[f"words.{place}.weight"][words[:, place]]
-        return words, gap_s, self._runs_s(words, memory.run_of_same_sort_s(words), rng)
+        run_s, most_s = self._runs_s(words, memory.run_of_same_sort_s(words), rng)
+        self.rare.avoid(user, words, run_s, most_s, rng)
+        return words, gap_s, run_s
 
     def _favour(self, moment: Moment) -> NDArray[np.float32]:
         """Return how much likelier each word of the gap is for the hour in which it would end: (streams, V)."""
-        low, high = self.fields.gap_ranges(np.arange(self.fields.sizes[0]))
-        ends_h = (moment.now_s[:, None] + (low + high) / 2) / 3600
+        ends_h = (moment.now_s[:, None] + self._middle_gaps_s) / 3600
         return self.hours[ends_h.astype(np.int64) % WEEK_H].astype(np.float32)
+
+    @cached_property
+    def _middle_gaps_s(self) -> FloatArray:
+        """What each word of the gap stands for in the middle."""
+        low, high = self.fields.gap_ranges(np.arange(self.fields.sizes[0]))
+        return (low + high) / 2
 
     def _gaps_s(self, words: IntArray, moment: Moment, rng: np.random.Generator) -> FloatArray:
         """Return a gap in each range, at a time of the week at which people come where the gap is long."""
@@ -138,8 +149,10 @@ class Drawer:
         at = low + (high - low) * places
         return at // sums[-1] * WEEK_H + np.interp(at % sums[-1], sums, hours)
 
-    def _runs_s(self, words: IntArray, before_s: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return run times of these words, near `before_s` where that is known."""
+    def _runs_s(
+        self, words: IntArray, before_s: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return run times of these words, near `before_s` where that is known, and how long they may be."""
         fields = self.fields
         bound_s = fields.run_bound_s(words)
         places = rng.random(len(words))
@@ -154,7 +167,8 @@ class Drawer:
             ended = code == len(fields.run)
             over_s = np.interp(places[ended], np.linspace(0, 1, len(fields.rest_s)), fields.rest_s)
             run_s[ended] = np.maximum(np.rint(bound_s[ended] + over_s), 0.0)
-        return run_s
+            bound_s = np.maximum(bound_s, run_s)
+        return run_s, bound_s
 
     def _advance(self, moment: Moment, gap_s: FloatArray, words: IntArray, run_s: FloatArray) -> None:
         """Let the jobs just drawn be the last ones of their streams."""
@@ -181,10 +195,20 @@ class Drawer:
         moment.work_left[:] = np.maximum(moment.work_left - work, 0.0)
 
     def _numbers(self, name: str, words: IntArray) -> FloatArray:
-        category, place = self.columns.category(name), self.fields.place(name)
-        if category is None or place is None:
-            return np.full(len(words), np.nan)
-        return category.numbers()[words[:, place]]
+        place, numbers = self._known_numbers[name]
+        return numbers[words[:, place]]
+
+    @cached_property
+    def _known_numbers(self) -> dict[str, tuple[int, FloatArray]]:
+        """Where limit and size stand, and the numbers of their words; NaN at any place where there are none."""
+        known = {}
+        for name in (LIMIT, SIZE):
+            category, place = self.columns.category(name), self.fields.place(name)
+            if category is None or place is None:
+                known[name] = (0, np.full(self.fields.sizes[0], np.nan))
+            else:
+                known[name] = (place, category.numbers())
+        return known
 
     def _table(self, user: IntArray, words: IntArray, run_s: FloatArray, submit_ms: IntArray) -> JobTable:
         order = np.argsort(submit_ms, kind="stable")
@@ -203,12 +227,12 @@ class Drawer:
 def _turn_day(moment: Moment, plan: Plan, places: IntArray, *, begins: bool) -> None:
     """Put streams whose next job, at `places` of the plan, comes on a later day than the last where it begins.
 
-    A user who has not come to the end of a day's jobs by midnight goes on into the night.
+    A user who has not come to the end of a day's jobs when it ends goes on into the next.
     """
     day, last_day = plan.day[places], plan.day[places - 1]
     new_day = begins | (day > last_day)
-    new_week = begins | (day // DAYS > last_day // DAYS)
-    begin_s = np.maximum(day * float(DAY_S), plan.calendar.first_s)
+    new_week = begins | (day // plan.calendar.parts > last_day // plan.calendar.parts)
+    begin_s = np.maximum(day * float(plan.calendar.part_s), plan.calendar.first_s)
     now_s = np.where(new_day, np.maximum(begin_s, moment.now_s), moment.now_s)
     moment.away_s += now_s - moment.now_s
     moment.now_s[:] = now_s

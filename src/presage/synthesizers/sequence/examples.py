@@ -108,12 +108,15 @@ def remembered(streams: Streams, words: IntArray, fields: Fields) -> IntArray:
 
 def echo_quantiles(examples: Examples, run_s: FloatArray) -> FloatArray:
     """Return by how much, in logarithms, a run time differs from the last of the same sort and range."""
+    _, ratios = echoes(examples, run_s)
+    return np.quantile(ratios, np.linspace(0, 1, REST_KNOTS)) if len(ratios) else np.zeros(REST_KNOTS)
+
+
+def echoes(examples: Examples, run_s: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the jobs that have an earlier one of their sort and range, and how much their run times differ."""
     before = examples.history[:, RECENT:]  # (jobs, HABITS): one of each sort
     sorts = examples.words[:, examples.sort]
     alike = (before >= 0) & (sorts[before] == sorts[:, None, :]).all(axis=2)
     alike &= examples.words[before, -1] == examples.words[:, None, -1]
     rows, slots = np.nonzero(alike)
-    if not len(rows):
-        return np.zeros(REST_KNOTS)
-    ratios = np.log1p(run_s[rows]) - np.log1p(run_s[before[rows, slots]])
-    return np.quantile(ratios, np.linspace(0, 1, REST_KNOTS))
+    return rows, np.log1p(run_s[rows]) - np.log1p(run_s[before[rows, slots]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.synthesizers.sequence.streams import DAY_S, DAYS
+from presage.synthesizers.sequence.streams import WEEK_S
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +105,7 @@ def after_gap(moment: Moment, gap_s: FloatArray, before: Float32) -> Float32:
 
     `before` is what was known before; only the clock has gone on.
     """
-    since_s = gap_s + _filled(moment.away_s, 7.0 * DAY_S)
+    since_s = gap_s + _filled(moment.away_s, float(WEEK_S))
     columns = [
         *clock((moment.now_s + gap_s) / 3600),
         np.log1p(since_s) / 6,
@@ -135,10 +135,10 @@ def moments_of(
     stream, place = streams.of_rows()
     at_s = calendar.since_monday_s(submit_ms[streams.order])
     rows = np.arange(len(at_s))
-    today, today_jobs = _since(stream * (calendar.weeks * DAYS) + streams.day)
-    week, week_jobs = _since(stream * calendar.weeks + streams.day // DAYS)
+    today, today_jobs = _since(stream * (calendar.weeks * calendar.parts) + streams.day)
+    week, week_jobs = _since(stream * calendar.weeks + streams.day // calendar.parts)
     last_s = _earlier(at_s, place, 1)
-    now_s = np.fmax(last_s, np.maximum(streams.day * float(DAY_S), calendar.first_s))
+    now_s = np.fmax(last_s, np.maximum(streams.day * float(calendar.part_s), calendar.first_s))
     head = np.maximum.accumulate(np.where(~(at_s - last_s <= SESSION_S), rows, 0))  # first job of the session
     work = work_of(known["cpus"], known["run_s"])
     so_far = np.concatenate([[0.0], np.cumsum(work)])

@@ -21,6 +21,8 @@ LIMIT = "limit_s"
 NEAR_LIMIT = 0.01
 """A job whose run time is that near to its limit, as a share of it, has been ended by it."""
 REST_KNOTS = 65
+LONGEST_RUN_S = 30 * 86_400.0
+"""Where ranges of run times end that may not be told by the log."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Fields:
     gap: Bins
     """Of jobs after the first of their day. Words of the field go on with those of `first`."""
     first: Bins
-    """How long after midnight the first job of a day comes."""
+    """How long after a day began its first job comes."""
     run: Bins
     rest_s: FloatArray
     """Run time less limit of jobs that their limit ended, as quantiles; empty where limits do not hold.
@@ -110,21 +112,32 @@ class Fields:
 
 
 def fit_fields(columns: Columns, table: JobTable, gap_s: FloatArray, fresh: Flags, ranges: int) -> Fields:
-    """Return the fields of a table whose jobs came `gap_s` after the one before them, or after midnight."""
-    categories = [each for each in columns.categories if each.name != "user"]
-    limit = columns.category(LIMIT)
-    limits_s = np.zeros(0) if limit is None else np.nan_to_num(limit.numbers(), nan=np.inf)
+    """Return the fields of a table whose jobs came `gap_s` after the one before them, or after the day began."""
     run_s = table.numbers[RUN]
     rest_s = np.zeros(0)
-    if columns.limits_hold and limit is not None:
-        limit_of_job = limits_s[table.codes[LIMIT]]
+    if columns.limits_hold and columns.category(LIMIT) is not None:
+        limit_of_job = _limits_s(columns)[table.codes[LIMIT]]
         ended = ended_by_limit(run_s, limit_of_job)
         if ended.any():
             over = np.minimum(run_s[ended] - limit_of_job[ended], columns.grace_s)
             rest_s = np.quantile(over, np.linspace(0, 1, REST_KNOTS))
-            run_s = run_s[~ended]
+            run_s = run_s[~ended] if not ended.all() else run_s
     gap = Bins.fit(gap_s[~fresh] if not fresh.all() else gap_s, ranges)
     first, run = Bins.fit(gap_s[fresh], ranges // 2), Bins.fit(run_s, ranges)
+    return _fields(columns, gap, first, run, rest_s)
+
+
+def public_fields(columns: Columns, ranges: int) -> Fields:
+    """Return fields that know nothing of a log but its columns: ranges that are the same for every log."""
+    # What a limit ends, ends at the limit.
+    rest_s = np.zeros(REST_KNOTS if columns.limits_hold and columns.category(LIMIT) is not None else 0)
+    hours = np.linspace(0, 23 * 3600.0, 24)
+    gap, first, run = Bins.public(86_400.0, ranges), Bins(hours, hours + 3599), Bins.public(LONGEST_RUN_S, ranges)
+    return _fields(columns, gap, first, run, rest_s)
+
+
+def _fields(columns: Columns, gap: Bins, first: Bins, run: Bins, rest_s: FloatArray) -> Fields:
+    categories = [each for each in columns.categories if each.name != "user"]
     return Fields(
         names=(GAP, *(each.name for each in categories), RUN),
         sizes=(len(gap) + len(first), *(len(each) for each in categories), len(run) + (len(rest_s) > 0)),
@@ -133,8 +146,14 @@ def fit_fields(columns: Columns, table: JobTable, gap_s: FloatArray, fresh: Flag
         run=run,
         rest_s=rest_s,
         echo=np.zeros(REST_KNOTS),
-        limits_s=limits_s,
+        limits_s=_limits_s(columns),
     )
+
+
+def _limits_s(columns: Columns) -> FloatArray:
+    """Return the limit that each label stands for; infinite where there is none."""
+    limit = columns.category(LIMIT)
+    return np.zeros(0) if limit is None else np.nan_to_num(limit.numbers(), nan=np.inf)
 
 
 def ended_by_limit(run_s: FloatArray, limit_s: FloatArray) -> Flags:

@@ -69,18 +69,21 @@ def draw_words(
         own += favour
     if possible is not None:
         own = np.where(possible, own, np.float32(-1e4))
-    words = pick(softmax(own), rng.random(len(told)))
-    copies = memory.present[:, 0] & (rng.random(len(told)) < sigmoid(choice))
+    streams = np.arange(len(told))
+    places = rng.random((4 if near else 3, len(told)))
+    words = pick(np.exp(own - own.max(axis=1, keepdims=True)), places[0])
+    copies = memory.present[:, 0] & (places[1] < sigmoid(choice))
     if fresh is not None:
         copies &= ~fresh
-    which = pick(weight, rng.random(len(told)))
-    copied = memory.words[np.arange(len(told)), which, place]
+    if not copies.any():
+        return words
+    copied = memory.words[streams, pick(weight, places[2]), place]
     if near:
         kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])
-        offset = pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), rng.random(len(told))) - REACH
-        copied = np.clip(copied + offset, 0, own.shape[1] - 1)
+        copied += pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), places[3]) - REACH
+        copied = np.clip(copied, 0, own.shape[1] - 1)
     if possible is not None:
-        copies &= possible[np.arange(len(told)), copied]
+        copies &= possible[streams, copied]
     return np.where(copies, copied, words)
 
 
@@ -105,8 +108,8 @@ def _mixture(
 def pick(shares: Float32, places: FloatArray) -> IntArray:
     """Return for each row the column in which `places`, in [0, 1], falls if the shares are laid side by side."""
     sums = np.cumsum(shares, axis=1)
-    found: IntArray = (sums < (places * sums[:, -1])[:, None]).sum(axis=1)
-    return np.minimum(found, shares.shape[1] - 1)
+    found: IntArray = (sums[:, :-1] < (places * sums[:, -1])[:, None]).sum(axis=1)
+    return found
 
 
 def softmax(x: Float32) -> Float32:

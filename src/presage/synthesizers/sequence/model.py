@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from presage.synthesizers._base import WEEK_HOURS, Drawing, Synthesizer, Training
-from presage.synthesizers.columns import GAP, RUN, SIZE, JobTable
+from presage.synthesizers._files import drop_checkpoints
+from presage.synthesizers.columns import GAP, RUN, SIZE, Columns, JobTable
 from presage.synthesizers.sequence.bins import Bins
 from presage.synthesizers.sequence.calibration import Drawn, calibrate
 from presage.synthesizers.sequence.drawing import CALM_GAP_S, Drawer
 from presage.synthesizers.sequence.fields import Fields, fit_fields, known_numbers
 from presage.synthesizers.sequence.forward import Weights
 from presage.synthesizers.sequence.plans import Activity, Plan, Varying, activity_of, make_plan
+from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.settings import Settings
-from presage.synthesizers.sequence.streams import calendar_from, cut
+from presage.synthesizers.sequence.streams import QUARTER_S, WEEK_S, calendar_from, cut
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from presage.synthesizers.columns import FloatArray, IntArray
+    from presage.traces import Trace
 
 CALIBRATION_JOBS = 50_000
 _PSEUDO_SESSIONS = 20.0
@@ -33,9 +36,15 @@ class SequenceModel(Synthesizer):
 
     name: ClassVar[str] = "sequence"
     settings_type: ClassVar[type] = Settings
+    uses_history: ClassVar[bool] = True
 
     activity: Activity
     drawer: Drawer
+
+    @classmethod
+    def _columns_of(cls, trace: Trace, *, private: bool) -> Columns:
+        # Which labels are frequent is not for anybody to know yet.
+        return Columns.fit(trace, public_grid=True, most_labels=len(trace)) if private else Columns.fit(trace)
 
     def _learn(self, table: JobTable, later: JobTable, training: Training) -> dict[str, Any]:
         from presage.synthesizers.sequence.examples import echo_quantiles, make_examples
@@ -43,9 +52,11 @@ class SequenceModel(Synthesizer):
         from presage.synthesizers.sequence.training import train_network
 
         whole = _with_times(table, later)
+        if training.privacy is not None:
+            return self._learn_privately(whole, training)
         users = self._users(whole)
         submit_ms = _times(whole)
-        calendar = calendar_from(int(submit_ms[0]), int(submit_ms[-1]), self.source.time_zone)
+        calendar = calendar_from(int(submit_ms[0]), int(submit_ms[-1]), self.source.time_zone, QUARTER_S)
         streams = cut(submit_ms, users, calendar)
         known = known_numbers(self.columns, whole.rows(streams.order))
         moment, gap_s = moments_of(submit_ms, streams, calendar, known)
@@ -63,7 +74,20 @@ class SequenceModel(Synthesizer):
         self.drawer = Drawer(self.columns, fields, weights, week, np.zeros(WEEK_HOURS))
         log = Drawn(examples.words, streams.of_rows()[1] == 0, hours)
         record["calibration"] = self._calibrate(log, training.seed)
+        if training.checkpoint is not None:
+            drop_checkpoints(training.checkpoint)
+        rare = RareJobs.of(examples.user, examples.words, known[RUN])
+        self.drawer = replace(self.drawer, rare=rare)
         return record
+
+    def _learn_privately(self, whole: JobTable, training: Training) -> dict[str, Any]:
+        """Learn from jobs of which a user's weeks must not be told; nothing of the log is kept past `learn`."""
+        from presage.synthesizers.sequence.private import learn
+
+        found = learn(self.columns, self.source, whole, self.settings, training)
+        self.columns, self.source, self.activity = found.columns, found.source, found.activity
+        self.drawer = Drawer(found.columns, found.fields, found.weights, found.week, np.zeros(WEEK_HOURS))
+        return {**found.record, "calibration": self._calibrate(found.wanted, training.seed)}
 
     def _calibrate(self, log: Drawn, seed: int) -> list[float]:
         rng = np.random.default_rng((seed, 1))
@@ -84,7 +108,8 @@ class SequenceModel(Synthesizer):
         return drawn
 
     def _plan(self, count: int, start_ms: int, rng: np.random.Generator) -> Plan:
-        calendar = calendar_from(start_ms, start_ms, self.source.time_zone)
+        part_s = WEEK_S // self.activity.days.shape[1]
+        calendar = calendar_from(start_ms, start_ms, self.source.time_zone, part_s)
         again = start_ms == self.source.first_ms
         varying = Varying(self.settings.spread, self.settings.borrowed)
         return make_plan(self.activity, count, calendar, varying, rng, again=again)
@@ -101,6 +126,7 @@ class SequenceModel(Synthesizer):
             "rest_s": fields.rest_s, "echo": fields.echo, "limits_s": fields.limits_s,
             "sizes": np.array(fields.sizes),
             "week": self.drawer.week, "hours": self.drawer.hours,
+            "rare.keys": self.drawer.rare.keys, "rare.few": self.drawer.rare.few,
         }  # fmt: skip
         return {**known, **{f"network.{name}": value for name, value in self.drawer.weights.arrays.items()}}
 
@@ -121,7 +147,8 @@ class SequenceModel(Synthesizer):
             **{name: arrays[name] for name in ("rest_s", "echo", "limits_s")},
         )
         weights = Weights(_under("network.", arrays))
-        self.drawer = Drawer(self.columns, fields, weights, arrays["week"], arrays["hours"])
+        rare = RareJobs(arrays["rare.keys"], arrays["rare.few"]) if "rare.keys" in arrays else RareJobs.none()
+        self.drawer = Drawer(self.columns, fields, weights, arrays["week"], arrays["hours"], rare)
 
     def _users(self, table: JobTable) -> IntArray:
         """Return a number for each job's user; without users all jobs are one person's."""

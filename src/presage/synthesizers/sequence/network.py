@@ -201,7 +201,7 @@ class Field(nn.Module):
             alike = (offset == 0).float()
         copied = torch.log((weight * alike).sum(1) + LEAST)
         if place == 0:
-            # The first gap of a day counts from midnight, which is not like any other.
+            # The first gap of a day counts from when it began, which is not like any other.
             chosen = chosen.masked_fill(batch.fresh, -1e4)
         chosen = chosen.masked_fill(~batch.present[:, 0], -1e4)  # nothing to point at before the first job
         return torch.logaddexp(functional.logsigmoid(chosen) + copied, functional.logsigmoid(-chosen) + generated)

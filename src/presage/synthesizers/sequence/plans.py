@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.synthesizers.sequence.streams import DAYS, WEEK_S, stream_keys
+from presage.synthesizers.sequence.streams import WEEK_S, stream_keys
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
@@ -35,9 +35,9 @@ class Activity:
     """One entry here and below for each user and week with jobs."""
     user: IntArray
     days: IntArray
-    """(entries, 7): jobs."""
+    """(entries, parts of the week): jobs."""
     work: FloatArray
-    """(entries, 7): their processor seconds."""
+    """(entries, parts of the week): their processor seconds."""
     span_days: int
     """After how many days a user begins anew: see `cut`."""
 
@@ -60,9 +60,9 @@ class Varying:
 
 def activity_of(streams: Streams, calendar: Calendar, work: FloatArray) -> Activity:
     """Return what the streams of a log did; `work` is of each job, in the order of the streams."""
-    shape = (len(streams.user), calendar.weeks, DAYS)
-    jobs = streams.jobs_by_day(calendar.weeks * DAYS).reshape(shape)
-    works = streams.jobs_by_day(calendar.weeks * DAYS, work).reshape(shape)
+    shape = (len(streams.user), calendar.weeks, calendar.parts)
+    jobs = streams.jobs_by_day(calendar.weeks * calendar.parts).reshape(shape)
+    works = streams.jobs_by_day(calendar.weeks * calendar.parts, work).reshape(shape)
     stream, week = np.nonzero(jobs.sum(axis=2))
     share = calendar.open_days().mean(axis=1)
     return Activity(
@@ -110,8 +110,8 @@ def make_plan(
         span_s *= 2
     user, day, jobs, work = (np.concatenate(each) for each in zip(*parts, strict=True))
     # A trace longer than the log has streams no longer than the log's, so that they can be drawn side by side.
-    log_days = len(activity.share) * DAYS
-    span_days = activity.span_days if activity.span_days < log_days else log_days + DAYS
+    log_days = len(activity.share) * calendar.parts
+    span_days = activity.span_days if activity.span_days < log_days else log_days + calendar.parts
     return _laid_out(calendar, user, day, jobs, work, span_days)
 
 
@@ -130,7 +130,7 @@ def _parts(
         days, work = _days(activity, members, jobs, open_days[week], varying.borrowed, rng)
         entry, day = np.nonzero(days)
         varied = work[entry, day] * _noise(entry.shape, 2 * varying.spread, rng)
-        parts.append((activity.user[members][entry], day + week * DAYS, days[entry, day], varied))
+        parts.append((activity.user[members][entry], day + week * calendar.parts, days[entry, day], varied))
         drawn += int(jobs.sum())
         if drawn >= count:
             break
@@ -141,7 +141,7 @@ def _laid_out(
     calendar: Calendar, user: IntArray, day: IntArray, jobs: IntArray, work: FloatArray, span_days: int
 ) -> Plan:
     """Return the plan of these days of users, each with its jobs and their work; a stream spans so many days."""
-    week = day // DAYS
+    week = day // calendar.parts
     stream = stream_keys(user, day, span_days)
     sizes = np.bincount(stream, weights=jobs).astype(np.int64)
     order = np.lexsort((day, stream, -sizes[stream]))
@@ -178,9 +178,9 @@ def _days(
     borrowed: float,
     rng: np.random.Generator,
 ) -> tuple[IntArray, FloatArray]:
-    """Return how `jobs` of the entries `members`, and their work, are spread over the days: (members, 7) each."""
-    days = np.zeros((len(members), DAYS), np.int64)
-    work = np.zeros((len(members), DAYS))
+    """Return how `jobs` of the entries `members`, and their work, are spread: (members, days) each."""
+    days = np.zeros((len(members), len(open_days)), np.int64)
+    work = np.zeros(days.shape)
     for place, (member, count) in enumerate(zip(members.tolist(), jobs.tolist(), strict=True)):
         lender = _lender_of_days(activity, member, rng) if rng.random() < borrowed else member
         shares = next(

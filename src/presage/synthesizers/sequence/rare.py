@@ -1,0 +1,88 @@
+"""Jobs that few jobs of the log are like: a trace should not tell them again.
+
+A job that many others are equal to gives nobody away, and a trace without it would not be true. One that is alone
+in the log, or nearly, is drawn by chance or by memory; either way its run time is moved by some seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from presage.synthesizers.columns import FloatArray, IntArray
+
+    Flags = NDArray[np.bool_]
+    Keys = NDArray[np.uint64]
+
+FEW = 10
+"""A job that at least that many jobs of the log are equal to may be drawn as it is."""
+REACH_S, REACH_SHARE = 10.0, 0.25
+"""How far a run time may be moved: by so many seconds and by such a share of it."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class RareJobs:
+    """The jobs of a log by user, labels and seconds of run time, and of which there are fewer than `FEW`."""
+
+    keys: Keys
+    """One for each job that is not equal to another, in ascending order."""
+    few: Flags
+
+    @classmethod
+    def none(cls) -> RareJobs:
+        """Return that every job may be drawn."""
+        return cls(np.empty(0, np.uint64), np.empty(0, np.bool_))
+
+    @classmethod
+    def of(cls, user: IntArray, words: IntArray, run_s: FloatArray) -> RareJobs:
+        """Return those of a log; of their words, gap and range of run times do not count."""
+        keys, counts = np.unique(_keys(user, words, run_s), return_counts=True)
+        return cls(keys, counts < FEW)
+
+    def known(self, user: IntArray, words: IntArray, run_s: FloatArray) -> tuple[Flags, Flags]:
+        """Return which jobs the log has, and of which of them it has few."""
+        keys = _keys(user, words, run_s)
+        places = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        there = self.keys[places] == keys
+        return there, there & self.few[places]
+
+    def avoid(
+        self, user: IntArray, words: IntArray, run_s: FloatArray, most_s: FloatArray, rng: np.random.Generator
+    ) -> None:
+        """Move run times of jobs that are equal to rare ones to the nearest that the log does not have.
+
+        None is moved beyond `most_s`. Where there is none within reach, they stay.
+        """
+        if not len(self.keys):
+            return
+        left = np.flatnonzero(self.known(user, words, run_s)[1])
+        if not len(left):
+            return
+        side = rng.choice([-1.0, 1.0], len(run_s))
+        reach_s = REACH_S + REACH_SHARE * run_s
+        begin_s, step = run_s.copy(), 0
+        while len(left):
+            step += 1
+            for sign in (1.0, -1.0):
+                moved_s = begin_s[left] + sign * step * side[left]
+                possible = (moved_s >= 0) & (moved_s <= most_s[left])
+                free = possible & ~self.known(user[left], words[left], moved_s)[0]
+                run_s[left[free]] = moved_s[free]
+                left = left[~free]
+            left = left[step < reach_s[left]]
+
+
+def _keys(user: IntArray, words: IntArray, run_s: FloatArray) -> Keys:
+    """Return a number for each job that others have only if they are equal but for the gap."""
+    parts = (user, *words[:, 1:-1].T, np.rint(run_s).astype(np.int64))
+    keys = np.zeros(len(user), np.uint64)
+    for part in parts:
+        keys = (keys ^ part.astype(np.uint64)) * _FACTOR
+        keys ^= keys >> np.uint64(29)
+    return keys
