@@ -90,6 +90,9 @@ class WaitingJob(_Job):
     gpu_type: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
         default=None, description="The only type that will do."
     )
+    urgent: bool = Field(
+        default=False, description="An operator wants it before all others, whatever the policy says."
+    )
 
 
 class RunningJob(_Job):
@@ -115,7 +118,7 @@ class ScheduleRequest(_Part):
         default="fcfs+easy",
         max_length=200,
         description="ORDER, ORDER+BACKFILLING or, on nodes, ORDER+BACKFILLING@PLACEMENT, as GET /policies lists "
-        "them; an order may also be a learned one, `default` or `index`.",
+        "them; an order may also be a learned one: `default`, `index` or another that the operator offers.",
     )
 
     @model_validator(mode="after")

@@ -14,7 +14,8 @@ from presage.orchestrator.feedback import start_feedback
 from presage.orchestrator.retention import start_pruning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from presage.orchestrator.embedded import Clusters
     from presage.service.tokens import Tokens
@@ -34,12 +35,15 @@ def run_service(
     *,
     kafka: str | None = None,
     reached_at: str | None = None,
+    policies: Mapping[str, Path] | None = None,
 ) -> None:
     """Listen and work until SIGINT or SIGTERM; `announce` gets the address and a token once both work.
 
-    `reached_at` is the address under which jobs find it, if that is another, as behind a proxy.
+    `reached_at` is the address under which jobs find it, if that is another, as behind a proxy. `policies` are
+    learned orders that callers may name, beside those of Presage.
 
-    Raises MissingDependencyError without FastAPI, UsageError if nobody can listen there.
+    Raises MissingDependencyError without FastAPI, UsageError if nobody can listen there, and what is wrong with a
+    policy.
     """
     try:
         import uvicorn
@@ -51,17 +55,19 @@ def run_service(
     from presage.database import Database, state_home
     from presage.orchestrator.store import Store
     from presage.service.callbacks import Callbacks
+    from presage.service.offered import OfferedPolicies
     from presage.service.patience import server_settings
     from presage.service.state import State
     from presage.service.tokens import Tokens
 
+    offered = OfferedPolicies(policies)
     database = Database()
     store, tokens = Store(database), Tokens(database)
     connectors = clusters.connect(state_home())
     listener = _listen(host, port)
     own_port = listener.getsockname()[1]
     callbacks = Callbacks(database, reached_at or f"http://{_reachable(host)}:{own_port}")
-    app = create_app(State(store, tokens, callbacks, Catalogue(database), tuple(connectors)))
+    app = create_app(State(store, tokens, callbacks, Catalogue(database), tuple(connectors), offered))
     background = []
     if kafka is not None:
         from presage.service.kafka import start_kafka

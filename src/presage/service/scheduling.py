@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from presage.errors import InputError
-from presage.policies import Policy
+from presage.errors import InputError, UsageError
+from presage.policies import PLACED_BACKFILLINGS, Policy
 from presage.policies.placements import PlacedPolicy
+from presage.service.offered import SHIPPED, OfferedPolicies
 from presage.service.queues import MOST_GPUS, Decision, Node, WaitingJob
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-_LEARNED = ("default", "index")
+_OFFERED = OfferedPolicies()
 _MOST_TASKS = 200_000
 _MIB = 1 << 20
 _MILLI = 1000
@@ -38,17 +39,22 @@ class Chosen:
 
     text: str
     on_nodes: bool
+    offered: tuple[str, ...] = SHIPPED
+    """Names of learned orders."""
+    has_urgent: bool = False
+    """Whether some jobs go before the order."""
 
     @cached_property
     def learned(self) -> str | None:
         """The name of the learned order, if it is one; never a file of this machine."""
         name = self.text.strip().lower().partition("@")[0].partition("+")[0]
-        return name if name in _LEARNED else None
+        return name if name in self.offered else None
 
     @cached_property
     def rules(self) -> PlacedPolicy:
         """The policy on nodes; a learned order stands in the place of its rule."""
         if self.learned is None:
+            self._check_urgent()
             return PlacedPolicy.parse(self.text)
         queue, at, placement = self.text.strip().lower().partition("@")
         # A learned order is one with EASY backfilling, unless somebody says otherwise.
@@ -57,28 +63,39 @@ class Chosen:
 
     @property
     def is_pooled(self) -> bool:
-        """Whether the engine for pools of processors knows it."""
-        return not self.on_nodes and self.learned is None
+        """Whether the engine for pools of processors knows it, which orders by rules alone."""
+        return not self.on_nodes and self.learned is None and not self.has_urgent
+
+    def _check_urgent(self) -> None:
+        backfilling = "none" if self.on_nodes else Policy.parse(self.text).backfilling
+        if self.has_urgent and backfilling not in PLACED_BACKFILLINGS:
+            raise UsageError(
+                f"Urgent jobs cannot go first with the backfilling {backfilling} of a pool",
+                expected=f"one of {', '.join(each.name for each in PLACED_BACKFILLINGS.specs())}",
+            )
 
     def __str__(self) -> str:
-        if self.is_pooled:
+        if not self.on_nodes and self.learned is None:
             return str(Policy.parse(self.text))
         words = str(self.rules)
         words = words if self.learned is None else words.replace(self.rules.order, self.learned, 1)
         return words if self.on_nodes else words.partition("@")[0]
 
 
-def decide(request: ScheduleRequest) -> tuple[str, list[Decision], int]:
+def decide(request: ScheduleRequest, offered: OfferedPolicies = _OFFERED) -> tuple[str, list[Decision], int]:
     """Return the policy's name, what to do with each job, and how many processors stay free.
 
-    Raises InputError for a queue or a machine that cannot be, UnknownNameError, UsageError.
+    The learned policies that may be named are those that are offered. Raises InputError for a queue or a machine
+    that cannot be, UnknownNameError, UsageError.
     """
-    chosen = Chosen(request.policy, request.nodes is not None)
+    has_urgent = any(job.urgent for job in request.waiting)
+    chosen = Chosen(request.policy, request.nodes is not None, offered.names, has_urgent)
     name = str(chosen)
     _check(request)
     if chosen.is_pooled:
         return name, _decide_pooled(request, Policy.parse(request.policy)), _free(request)
-    return name, _decide_placed(request, chosen), _free(request)
+    learned = None if chosen.learned is None else offered.policy(chosen.learned)
+    return name, _decide_placed(request, chosen, learned), _free(request)
 
 
 def free_after(free: int, decisions: Sequence[Decision]) -> int:
@@ -137,7 +154,7 @@ def _decide_pooled(request: ScheduleRequest, policy: Policy) -> list[Decision]:
     return _decisions(request, fits, starts, order)
 
 
-def _decide_placed(request: ScheduleRequest, chosen: Chosen) -> list[Decision]:
+def _decide_placed(request: ScheduleRequest, chosen: Chosen, learned: LearnedPolicy | None) -> list[Decision]:
     from presage.simulator.next_placements import NodesNow, next_placements
     from presage.simulator.placed import placeable
     from presage.simulator.requirements import require_numba
@@ -153,10 +170,15 @@ def _decide_placed(request: ScheduleRequest, chosen: Chosen) -> list[Decision]:
     machine = NodesNow(round(request.now_s * 1000), nodes, running, _counts(places))
     fits = placeable(waiting, nodes) if len(waiting) else np.zeros(0, np.bool_)
     queue = waiting.select(np.flatnonzero(fits))
-    order = None if chosen.learned is None else _learned_order(chosen.learned, machine, queue)
-    schedule = next_placements(machine, queue, chosen.rules, order)
-    if order is None:
+    urgent = np.array([job.urgent for job in request.waiting], np.bool_)[np.flatnonzero(fits)]
+    if learned is not None:
+        order = _learned_order(learned, machine, queue, urgent)
+    else:
         order = _order_now(queue.jobs, chosen.rules.order, machine.now_ms)
+        order = order[np.argsort(~urgent[order], kind="stable")]
+    # Rules whose order changes as time passes know it better than what it is now.
+    keeps_order = learned is not None or urgent.any()
+    schedule = next_placements(machine, queue, chosen.rules, order if keeps_order else None)
     named = [
         [table[node].node_id for node in schedule.node[schedule.first[at] : schedule.first[at + 1]]]
         for at in range(len(queue))
@@ -263,7 +285,9 @@ def _order_now(queue: Jobs, order: str, now_ms: int) -> Ints:
     return by_submit[order_at(queue.select(by_submit), order, now_ms)]
 
 
-def _learned_order(name: str, machine: NodesNow, queue: PlacedJobs) -> Ints:
+def _learned_order(
+    learned: LearnedPolicy, machine: NodesNow, queue: PlacedJobs, urgent: NDArray[np.bool_]
+) -> Ints:
     """Return the places of jobs in the order of a learned policy, which goes by what they are expected to run."""
     from presage.policies.queue_decision import Queue
     from presage.policies.run_forecasts import RunForecasts
@@ -276,16 +300,10 @@ def _learned_order(name: str, machine: NodesNow, queue: PlacedJobs) -> Ints:
     seen = Queue(
         np.maximum(machine.now_ms - jobs.submit_ms[by_submit], 0) / 1000, jobs.limit_ms[by_submit] / 1000,
         jobs.processors[by_submit], np.zeros(len(jobs)), int(amounts[0].sum()), max(int(amounts[1].sum()), 1),
+        urgent[by_submit],
     )  # fmt: skip
     forecasts = RunForecasts.certain(jobs.estimate_ms[by_submit] / 1000)
-    return by_submit[_load(name).order(seen, forecasts)]
-
-
-@lru_cache(maxsize=len(_LEARNED))
-def _load(name: str) -> LearnedPolicy:
-    from presage.learning.learned_policy import LearnedPolicy
-
-    return LearnedPolicy.load(name)
+    return by_submit[learned.order(seen, forecasts)]
 
 
 def _whole_ms(seconds: list[float]) -> Ints:

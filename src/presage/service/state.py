@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from presage.service.answers import TooManyCallsError
+from presage.service.offered import OfferedPolicies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,5 +62,6 @@ class State:
     catalogue: Catalogue
     clusters: tuple[str, ...] = ()
     """Names that places may use; any if empty."""
+    policies: OfferedPolicies = field(default_factory=OfferedPolicies)
     computing: Seats = field(default_factory=lambda: Seats(_MOST_AT_ONCE, _MOST_AT_ONCE))
     streams: Seats = field(default_factory=lambda: Seats(200, 10))

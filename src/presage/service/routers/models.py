@@ -8,7 +8,7 @@ from fastapi import APIRouter
 
 from presage.policies import BACKFILLINGS, CLUSTER_ORDERS, ORDERS, PLACED_BACKFILLINGS, PLACEMENTS
 from presage.service.answers import documented
-from presage.service.callers import AnyUser
+from presage.service.callers import AnyUser, TheState
 from presage.service.shipped import shipped_model
 
 router = APIRouter(tags=["models"])
@@ -23,12 +23,14 @@ _FAMILIES: dict[str, Any] = {
 
 
 @router.get("/policies")
-def list_policies(caller: AnyUser) -> dict[str, list[dict[str, str]]]:
-    """List the ordering rules, backfillings and placements by family."""
-    return {
+def list_policies(caller: AnyUser, state: TheState) -> dict[str, list[dict[str, str]]]:
+    """List the ordering rules, learned orders, backfillings and placements by family."""
+    families = {
         family: [{"name": spec.name, "summary": spec.summary} for spec in registry.specs()]
         for family, registry in _FAMILIES.items()
     }
+    learned = [{"name": name, "summary": "a learned order"} for name in state.policies.names]
+    return {**families, "learned": learned}
 
 
 @router.get("/models", responses=documented(501))

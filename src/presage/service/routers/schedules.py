@@ -23,7 +23,7 @@ def schedule(caller: AnyUser, state: TheState, request: ScheduleRequest) -> Sche
 
     begin = time.perf_counter()
     with state.computing.taken(caller.user):
-        policy, decisions, free = decide(request)
+        policy, decisions, free = decide(request, state.policies)
     return ScheduleAnswer(
         policy=policy,
         decisions=decisions,
