@@ -65,7 +65,7 @@ class StateSettings(BaseModel):
 
 
 class ServiceSettings(BaseModel):
-    """Which service commands speak to."""
+    """Which service commands speak to, and what one that is started here offers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,6 +73,9 @@ class ServiceSettings(BaseModel):
         default=None, description="Like http://127.0.0.1:8377; else commands work on this machine alone."
     )
     token: SecretStr | None = Field(default=None, description="What `presage up` or its administrator gave you.")
+    policies: dict[str, Path] = Field(
+        default={}, description="Learned orders that `presage up` offers: a file or store for each name."
+    )
 
 
 class TapisSettings(BaseModel):

@@ -51,21 +51,33 @@ def fan_out(
     workers are stopped; so they are on Ctrl-C. Raises UnknownNameError for another engine, UsageError for a
     function that cannot be sent, MissingDependencyError without the extra `ray`.
     """
+    results: list[Any] = [None] * len(items)
+    with closing(as_done(function, items, engine=engine, workers=workers)) as outcomes:
+        for done, (index, outcome) in enumerate(outcomes, start=1):
+            results[index] = outcome
+            if progress:
+                progress(done, len(items))
+    return results
+
+
+def as_done(
+    function: Callable[[T], R], items: Sequence[T], *, engine: str = "local", workers: int | None = None
+) -> Generator[tuple[int, R]]:
+    """Yield the place and the result of each item once it is done, as `fan_out` works on them.
+
+    For callers that want what there is when they are interrupted. Closing it stops the workers.
+    """
     run = _engine(engine)
     if workers is not None and workers < 1:
         raise UsageError(f"{workers} workers can do nothing", expected="at least 1")
     at_once = min(workers or (len(items) if engine == "ray" else processors_to_use()), len(items))
     if engine == "local" and at_once <= 1:
         run = _run_serial
-    results: list[Any] = [None] * len(items)
     with closing(run(function, items, at_once)) as outcomes:
-        for done, (index, outcome) in enumerate(outcomes, start=1):
+        for index, outcome in outcomes:
             if isinstance(outcome, _Failure):
                 raise outcome.rebuilt()
-            results[index] = outcome
-            if progress:
-                progress(done, len(items))
-    return results
+            yield index, outcome
 
 
 def check_engine(engine: str) -> None:

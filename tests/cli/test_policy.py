@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from presage.learning.learned_policy import LearnedPolicy
+from presage.learning.search import Search
 from presage.simulator import simulate
 from presage.traces.workloads import make_model
 from presage.traces.writers import choose_writer
+from tests.learning.making import make_case
 
 from .conftest import Presage
 
@@ -36,6 +41,15 @@ def test_evaluate_judges_the_default_policy_by_the_best_rule(presage: Presage, l
     assert low <= result.document["ratio_to_best_static"] <= high
 
 
+def test_look_ahead_is_judged_by_its_name(presage: Presage, log: Path) -> None:
+    told = presage("policy", "evaluate", "--policy", "look-ahead", "--trace", log, "--json").document
+    assert told["policy"] == "look-ahead"
+    compared = presage("policy", "compare", "--trace", log, "--policies", "fcfs,look-ahead", "--json")
+    assert compared.exit_code == 0, compared.err
+    assert "look-ahead" in compared.out
+    assert presage("policy", "explain", "--policy", "look-ahead").exit_code == 2
+
+
 def test_evaluate_takes_rules_too(presage: Presage, log: Path) -> None:
     text = presage("policy", "evaluate", "--policy", "saf/A", "--trace", log)
     assert text.exit_code == 0, text.err
@@ -59,6 +73,119 @@ def test_a_trained_policy_can_be_used_and_told_of(presage: Presage, log: Path) -
     assert explained["about"]["method"] == "CMA-ES, linear"
 
 
+@pytest.mark.parametrize("kind", ["mlp", "attention"])
+def test_a_search_finds_the_other_kinds_too(presage: Presage, log: Path, kind: str, tmp_path: Path) -> None:
+    settings = ("--kind", kind, "--generations", "1", "--population", "4", "--log-dir", "logs", "--json")
+    trained = presage("policy", "train", "--trace", log, "--out", "own.safetensors", *settings)
+    assert trained.exit_code == 0, trained.err
+    assert trained.document["method"] == f"CMA-ES, {kind}"
+    assert len(list((tmp_path / "logs").glob("events.out.tfevents.*"))) == 1
+    judged = presage("policy", "evaluate", "--policy", "own.safetensors", "--trace", log, "--json")
+    assert judged.exit_code == 0, judged.err
+    assert presage("policy", "explain", "--policy", "own.safetensors", "--json").document["units"] == 6
+
+
+def test_a_policy_learned_by_reinforcement_is_one_like_any_other(
+    presage: Presage, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sb3_contrib")
+    shorten_rounds(monkeypatch)
+    call = (
+        "policy", "train", "--learner", "ppo", "--trace", log, "--out", "own.safetensors", "--decisions", "256",
+        "--checkpoints", "rounds", "--log-dir", "logs", "--json",
+    )  # fmt: skip
+    trained = presage(*call)
+    assert trained.exit_code == 0, trained.err
+    told = trained.document
+    assert (told["method"], told["begins_as"], told["decisions"]) == ("PPO, attention", "index", 256)
+    assert [line["decisions"] for line in told["curve"]] == [0, 128, 256]
+    assert told["cost"] == min(line["whole_runs"] for line in told["curve"])
+    assert "whole runs" in trained.err
+    assert (tmp_path / "rounds" / "state.safetensors").exists()
+    assert list((tmp_path / "logs").glob("events.out.tfevents.*"))
+    assert presage(*call).document == told  # all is done already
+    for arguments in (
+        ("evaluate", "--policy", "own.safetensors", "--trace", log), ("explain", "--policy", "own.safetensors"),
+        ("compare", "--policies", "index,own.safetensors", "--trace", log),
+        ("export", "own.json", "--policy", "own.safetensors"),
+        ("train", *call[2:4], "--trace", log, "--out", "on.safetensors", "--decisions", "1", "--begin-as",
+         "own.safetensors"),
+    ):  # fmt: skip
+        result = presage("policy", *arguments, "--json")
+        assert result.exit_code == 0, result.err
+    assert "torch" not in json.loads((tmp_path / "own.json").read_text())
+
+
+def shorten_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from presage.learning import ppo_policy
+    from presage.learning.reinforcement import PpoSettings
+
+    short = PpoSettings(imitated=100, passes=1, machines=4, steps=32, updates=1, batch=64, epochs=1)
+    monkeypatch.setattr(ppo_policy, "DEFAULT_PPO", short)
+
+
+def test_ctrl_c_ends_reinforcement_with_what_it_has(
+    presage: Presage, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("sb3_contrib")
+    from presage.learning.reinforcement import Training
+
+    shorten_rounds(monkeypatch)
+    call = (
+        "policy", "train", "--learner", "ppo", "--kind", "linear", "--trace", log, "--out", "own.safetensors",
+        "--decisions", "128", "--checkpoints", "rounds",
+    )  # fmt: skip
+    advance = Training.advance
+
+    def interrupt(_training: Training) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "advance", interrupt)
+    cut = presage(*call)
+    assert cut.exit_code == 0, cut.err
+    assert "Interrupted after 0 of 128 decisions: the same call goes on from there" in cut.err
+    assert presage("policy", "explain", "--policy", "own.safetensors").exit_code == 0
+    monkeypatch.setattr(Training, "advance", advance)
+    assert presage(*call, "--json").document["decisions"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--learner", "pppo"), "ppo"),
+        (("--learner", "ppo", "--journal", "j.jsonl"), "--journal says nothing to the learner ppo"),
+        (("--learner", "ppo", "--starts", "2"), "--learner search"),
+        (("--decisions", "100"), "--learner ppo"),
+        (("--kind", "deep"), "linear, mlp, attention"),
+        (("--begin-as", "saf"), "rule"),
+        (("--learner", "ppo", "--begin-as", "saf"), "rule"),
+        (("--starts", "2", "--log-dir", "logs"), "--log-dir"),
+    ],
+)
+def test_options_of_another_learner_are_refused(
+    presage: Presage, log: Path, options: tuple[str, ...], told: str
+) -> None:
+    result = presage("policy", "train", "--trace", log, "--out", "own.safetensors", *options)
+    assert result.exit_code == 2
+    assert told in result.err
+
+
+@pytest.mark.parametrize("missing", ["torch", "sb3_contrib"])
+def test_what_reinforcement_needs_is_told(
+    presage: Presage, log: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    package = sys.modules["presage.learning"]
+    for name in [name for name in sys.modules if name.startswith("presage.learning.")]:
+        # Both are put back in the end: a module that is another one as an attribute would not be the one patched.
+        monkeypatch.setattr(package, name.rpartition(".")[2], sys.modules[name])
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    result = presage("policy", "train", "--learner", "ppo", "--trace", log, "--out", "own.safetensors")
+    assert result.exit_code == 4
+    assert missing in result.err
+    assert "presage[rl]" in result.err
+
+
 def test_a_store_takes_over_only_what_is_better_and_goes_back(presage: Presage, log: Path) -> None:
     settings = ("--generations", "1", "--population", "4", "--json")
     proposed = presage("policy", "train", "--trace", log, "--store", "ours", *settings)
@@ -69,11 +196,73 @@ def test_a_store_takes_over_only_what_is_better_and_goes_back(presage: Presage, 
         assert presage("policy", "rollback", "ours").exit_code == 2
 
 
+def test_what_is_trained_for_a_store_goes_on_from_the_policy_in_use_there(
+    presage: Presage, log: Path, tmp_path: Path
+) -> None:
+    settings = ("--trace", log, "--generations", "1", "--population", "4")
+    first = presage("policy", "train", *settings, "--store", "ours")
+    assert first.exit_code == 0, first.err
+    assert "The search began at ours/shipped" in first.err
+    hidden = Search("mlp", units=2)
+    in_use = LearnedPolicy("kept", hidden.scorer(np.full(hidden.parameters, 0.5)), watches=False)
+    in_use.save(tmp_path / "ours" / "0002.safetensors")
+    state = json.loads((tmp_path / "ours" / "store.json").read_text())
+    (tmp_path / "ours" / "store.json").write_text(json.dumps({**state, "current": "0002"}))
+
+    went_on = presage("policy", "train", *settings, "--store", "ours", "--json")
+    assert (went_on.document["begins_as"], went_on.document["method"]) == ("ours/0002", "CMA-ES, mlp")
+    anew = presage("policy", "train", *settings, "--store", "ours", "--begin-as", "index", "--json")
+    assert (anew.document["begins_as"], anew.document["method"]) == ("index", "CMA-ES, linear")
+    narrower = presage("policy", "train", *settings, "--store", "ours", "--kind", "linear")
+    assert narrower.exit_code == 2
+    assert "cannot begin" in narrower.err
+
+
+def test_a_journal_of_another_search_is_refused(presage: Presage, log: Path) -> None:
+    call = ("policy", "train", "--trace", log, "--out", "own.safetensors", "--journal", "j.jsonl",
+            "--generations", "1", "--population", "4")  # fmt: skip
+    assert presage(*call).exit_code == 0
+    assert presage(*call).exit_code == 0
+    for other, told in ((("--fairness", "3"), "its fairness is 0.0, not 3.0"), (("--split", "0.5"), "other jobs")):
+        result = presage(*call, *other)
+        assert result.exit_code == 3, result.err
+        assert told in result.err
+
+
 def test_train_needs_one_place_to_go(presage: Presage, log: Path) -> None:
     for places in ((), ("--out", "a.safetensors", "--store", "b")):
         result = presage("policy", "train", "--trace", log, *places)
         assert result.exit_code == 2
         assert "--store" in result.err
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        ("--out", "a.safetensors", "--journal", "none/j.jsonl"),
+        ("--store", "file"),
+        ("--learner", "ppo", "--out", "a.safetensors", "--checkpoints", "file"),
+    ],
+)
+def test_places_that_nothing_can_be_written_to_are_told_before_the_work(
+    presage: Presage, tmp_path: Path, places: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    result = presage("policy", "train", "--trace", "log-that-is-not-read.swf", *places)
+    assert result.exit_code in (2, 7)
+    assert Path(places[-1]).parts[0] in result.err
+    assert "not-read" not in result.err
+
+
+def test_too_few_jobs_to_propose_a_policy_by_are_told_before_the_work(
+    presage: Presage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    years = make_case(jobs=100, load=1e-4)
+    monkeypatch.setattr("presage.cli.policy._parts", lambda *_: (years, years))
+    monkeypatch.setattr("presage.cli._policy_training.by_search", lambda *_, **__: pytest.fail("it was searched"))
+    result = presage("policy", "train", "--trace", "log.swf", "--store", "policies")
+    assert result.exit_code == 3, result.err
+    assert "The latest 8 weeks" in result.err
 
 
 def test_recommend_says_what_to_change(presage: Presage, log: Path) -> None:

@@ -4,6 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from presage.learning.learned_policy import LearnedPolicy
+from presage.traces.workloads import make_model
+from presage.traces.writers import choose_writer
+
 from .conftest import Presage
 
 KEYS = {
@@ -46,6 +50,37 @@ def test_the_schedule_can_be_kept(presage: Presage, log: Path) -> None:
     assert presage("simulate", log, "--clean", "archive", "--out", "schedule.parquet").exit_code == 0
     stats = presage("trace", "stats", "schedule.parquet", "--json").document
     assert stats["mean_wait_s"] == 0
+
+
+@pytest.mark.parametrize("policy", ["default", "look-ahead", "ours.safetensors", "ours"])
+def test_policies_that_go_by_forecasts_are_simulated_too(presage: Presage, tmp_path: Path, policy: str) -> None:
+    settings = {"users": 6, "processors": 32, "load": 0.9, "estimate": "modal"}
+    trace = make_model("lublin", settings).generate(150, seed=1)
+    choose_writer("log.parquet").write(trace, tmp_path / "log.parquet")
+    LearnedPolicy("ours", watches=False).save(tmp_path / "ours.safetensors")
+    (tmp_path / "ours").mkdir()  # a store in which nothing has taken over yet
+    call = ("simulate", "log.parquet", "--policy", policy)
+    result = presage(*call, "--out", "schedule.parquet", "--json")
+    assert result.exit_code == 0, result.err
+    told = result.document
+    named = {"ours.safetensors": "ours", "ours": "default"}.get(policy, policy)
+    assert (told["policy"], told["processors"], told["jobs"]) == (named, 32, 150)
+    assert told["share_by_requests"] == 0
+    kept = presage("simulate", "schedule.parquet", "--policy", "fcfs", "--json").document
+    assert kept["jobs"] == 150
+    assert named in presage(*call).out
+    for options in (("--backfill", "conservative"), ("--placement", "first-fit"), ("--semantics", "commit"),
+                    ("--order-by", "actual")):  # fmt: skip
+        refused = presage(*call, *options)
+        assert refused.exit_code == 2
+        assert options[0] in refused.err
+
+
+def test_a_rule_stays_one_beside_a_folder_of_its_name(presage: Presage, log: Path) -> None:
+    call = ("simulate", log, "--clean", "archive", "--policy", "fcfs+easy", "--json")
+    before = presage(*call).document
+    Path("fcfs+easy").mkdir()
+    assert presage(*call).document["mean_wait_s"] == before["mean_wait_s"]
 
 
 def test_the_schedule_can_be_drawn(presage: Presage, log: Path) -> None:

@@ -204,6 +204,26 @@ def test_force_begins_anew(
     assert presage(*call, "--force", "--json").document["record"]["went_on_from"] == 0
 
 
+def test_nothing_of_another_training_stays_beside_a_private_model(presage: Presage, log: str) -> None:
+    pytest.importorskip("opacus")
+    folder = Path("m")
+    left = [folder / name for name in ("checkpoint.safetensors", "again-checkpoint.safetensors")]
+    call = ("synth", "train", log, "--model", "tvae", "--set", "epochs=1", "--out", "m", "--dp-epsilon", "8")
+
+    folder.mkdir()
+    for each in left:
+        each.write_text("learned without noise")
+    for more in ((), ("--resume",)):
+        refused = presage(*call, *more)
+        assert refused.exit_code == 2
+        assert "not a private one" in refused.err
+        assert "--force" in refused.err
+    assert all(each.exists() for each in left)
+
+    assert presage(*call, "--force").exit_code == 0
+    assert sorted(each.name for each in folder.iterdir()) == ["model.json", "weights.safetensors"]
+
+
 def test_resuming_nothing_says_so_and_begins(presage: Presage, log: str, patient: type[Patient]) -> None:
     done = presage("synth", "train", log, "--model", "patient", "--out", "m", "--resume")
 
@@ -306,10 +326,45 @@ def test_a_log_without_users_or_machine_is_told_and_learned(presage: Presage) ->
 
     assert done.exit_code == 0
     assert "names no users" in done.err
-    assert "--processors" in done.err
+    assert "how large its jobs are" in done.err
     refused = presage("synth", "sample", "m", "--out", "s.parquet", "--waits", "fcfs")
     assert refused.exit_code == 2
-    assert "--processors" in refused.err
+    assert "--waits" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("column", "option", "other"),
+    [("cpus_req", "--processors", "--nodes"), ("nodes_req", "--nodes", "--processors"),
+     ("gpus_req", "--gpus", "--processors")],
+)  # fmt: skip
+def test_the_machine_is_said_in_what_jobs_are_counted_in(
+    presage: Presage, column: str, option: str, other: str
+) -> None:
+    from presage.testing.traces import make_trace
+
+    rows = [{"submit_ms": 60_000 * at, "run_s": 60.0 + at % 7, column: 1 + at % 8} for at in range(300)]
+    make_trace(*rows).save("log.parquet")
+    done = presage("synth", "train", "log.parquet", "--model", "copula", "--set", "rounds=8", "--out", "m")
+    assert f"a load will need {option}" in done.err
+    sample = ("synth", "sample", "m", "--out", "s.parquet", "--jobs", "50")
+    refused = presage(*sample, other, "64")
+    assert refused.exit_code == 2
+    assert option in refused.err
+    assert presage(*sample, "--load", "0.5").exit_code == 2
+    assert presage(*sample, "--load", "0.5", option, "64").exit_code == 0
+    told = presage("synth", "train", "log.parquet", "--model", "copula", "--set", "rounds=8", "--out", "n", option,
+                   "64", "--json").document  # fmt: skip
+    assert told["load"] > 0
+
+
+def test_a_model_without_a_memory_says_what_becomes_of_the_jobs_before(
+    presage: Presage, trained: str, log: str
+) -> None:
+    Trace.load(log).with_jobs(Trace.load(log).jobs.head(3)).save("few.parquet")
+    done = presage("synth", "sample", trained, "--out", "s.parquet", "--jobs", "5", "--after", "few.parquet")
+
+    assert done.exit_code == 0
+    assert "remembers no jobs" in done.err
 
 
 def test_report_prints_the_figures_that_decide(presage: Presage, log: str, trained: str) -> None:

@@ -26,12 +26,14 @@ _DELTA_POWER = 1.1
 
 
 @contextmanager
-def model_folder(out: str, *, resume: bool, force: bool) -> Iterator[Path]:
+def model_folder(out: str, *, resume: bool, force: bool, private: bool) -> Iterator[Path]:
     """Give the folder for a model; one that was made here and stays empty goes away again.
+
+    Of trainings that are not gone on with nothing stays there: beside a private model it would tell the log.
 
     Raises UsageError if there is something that nobody said to replace, OutputError if nothing can be written.
     """
-    from presage.synthesizers._files import HEAD, make_folder
+    from presage.synthesizers._files import HEAD, drop_checkpoints, make_folder
 
     if resume and force:
         raise UsageError("Both --resume and --force were given", expected="one of the two")
@@ -45,6 +47,11 @@ def model_folder(out: str, *, resume: bool, force: bool) -> Iterator[Path]:
             f"There is a trained model in {out!r}" + (" and nothing to go on with" if resume else ""),
             remedy="Name another folder, or replace it with --force",
         )
+    if private and checkpoint.exists() and not force:
+        raise UsageError(
+            f"The interrupted training in {out!r} is not a private one",
+            remedy="Begin anew with --force, or name another folder",
+        )
     if checkpoint.exists() and not resume and not force:
         raise UsageError(
             f"There is an interrupted training in {out!r}",
@@ -52,8 +59,8 @@ def model_folder(out: str, *, resume: bool, force: bool) -> Iterator[Path]:
         )
     if resume and not checkpoint.exists():
         tell(f"There is no interrupted training in {out!r}: it begins anew")
-    if force:
-        checkpoint.unlink(missing_ok=True)
+    if not (resume and checkpoint.exists()):
+        drop_checkpoints(checkpoint)
     try:
         yield folder
     finally:
@@ -67,7 +74,7 @@ def tell_how_to_go_on(folder: Path) -> None:
     if (folder / CHECKPOINT).exists():
         tell(f"{folder / CHECKPOINT} has what was learned so far: the same call with --resume goes on from it")
     else:
-        tell("The first epoch was not over: nothing was learned yet")
+        tell("Nothing was kept that could be gone on with: the next call begins anew")
 
 
 def check_privacy(model: str, epsilon: float | None, delta: float | None) -> None:
@@ -108,8 +115,15 @@ def tell_what_is_missing(trace: Trace) -> None:
     """Say what a log lacks that will be missed later."""
     if not trace.manifest.has["users"]:
         tell("The log names no users: all jobs count as those of one, so nobody's habits are learned")
-    if not trace.manifest.machine.cpus and not trace.manifest.machine.gpus:
-        tell("The log does not say how large its machine is: --load and --waits will need --processors")
+    machine = trace.manifest.machine
+    has = trace.manifest.has
+    nodes = trace.jobs["nodes_req"].null_count() < len(trace)
+    sizes = {"--gpus": has["gpus"], "--processors": has["cpus"] or has["allocated_cpus"], "--nodes": nodes}
+    if any(sizes.values()) and not (machine.cpus or machine.gpus or machine.nodes):
+        first = next(option for option, known in sizes.items() if known)
+        tell(f"The log does not say how large its machine is: a load will need {first}")
+    if not any(sizes.values()):
+        tell("The log does not say how large its jobs are: there will be no loads and no waits")
 
 
 def training_document(out: str, trained: Synthesizer) -> dict[str, Any]:

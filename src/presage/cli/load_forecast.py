@@ -22,7 +22,9 @@ def load_forecast(
     files: Files,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="When now is: a date, or 2d after the first submit. [latest]"),
+        typer.Option(
+            "--at", metavar="TIME", help="When it is: now, a date, or 2d after the first submit. [latest]"
+        ),
     ] = None,
     horizon: Annotated[str, typer.Option("--horizon", metavar="TIME", help="How far ahead, up to 24h.")] = "24h",
     step: Annotated[str, typer.Option("--step", metavar="TIME", help="From one hour told to the next.")] = "1h",

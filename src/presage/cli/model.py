@@ -29,6 +29,10 @@ ModelFile = Annotated[
     str | None,
     typer.Option("--model", "-m", help="A model file, or a folder that update keeps. [the one shipped]"),
 ]
+FinetuningSteps = Annotated[
+    int | None,
+    typer.Option("--steps", min=5, help="Steps of training for each network. [300 for waits, 500 for run times]"),
+]
 _ROWS_SHOWN = 40
 
 
@@ -48,7 +52,9 @@ def forecast(
     ] = None,
     now: Annotated[
         str | None,
-        typer.Option("--now", metavar="TIME", help="When it is: a date, or 2d after the first submit. [latest]"),
+        typer.Option(
+            "--now", metavar="TIME", help="When it is: now, a date, or 2d after the first submit. [latest]"
+        ),
     ] = None,
     at_submit: Annotated[
         int | None,
@@ -68,10 +74,15 @@ def forecast(
     FILE is a log of any format with the jobs of the last days or weeks, waiting and running ones among them; the
     model needs no training on it. Where no job waits or runs, the last 100 are forecast as they were submitted.
 
+    A second FILE may be the queue as squeue shows it: who runs and who waits is then taken from there, and what
+    Slurm itself expects is told beside the forecast.
+
     With --ask, the question is what would happen to another job. Keys: cpus, nodes, gpus, limit, memory, user,
     group, account, queue, partition, qos, name, executable, gpu_type, and like=ID: all else as that job has it.
 
     Example: sacct -aPX -S now-14days -o ALL | presage model forecast - --json
+
+    Example: squeue -a --json > queue.json && presage model forecast jobs.txt queue.json --now now
 
     Example: presage model forecast jobs.txt --ask "like=4711" --ask "like=4711, limit=2h, nodes=1"
     """
@@ -100,7 +111,18 @@ def evaluate(
     files: Files,
     baselines: Annotated[
         str | None,
-        typer.Option("--baselines", help="Compare with these, like state-knn,last-two,boosting; comma-separated."),
+        typer.Option(
+            "--baselines",
+            help="Compare with these, like state-knn,last-two,boosting; comma-separated. all: those that apply.",
+        ),
+    ] = None,
+    boost_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--boost-on",
+            metavar="FILE",
+            help="Compare with boosting that was trained on this log of another cluster; repeatable.",
+        ),
     ] = None,
     latest: Annotated[
         int, typer.Option("--latest", min=1, help="How many jobs of the log are used, from its end backwards.")
@@ -116,6 +138,11 @@ def evaluate(
     Nothing is used before it was known. `log_mae` is the mean difference of the logarithms (base 10) of forecast
     and truth: 0.3 is a factor of 2. `coverage_80` is the share of jobs inside the 80 % interval.
 
+    Baselines: requested, last-two, similar, state-knn, qbets, simulation, user-ema, boosting, boosting-refit.
+    With all, those that have something to say about the log are measured: no waits where it has none, boosting
+    only if it is installed. That may take minutes, most of them for simulation. With --boost-on there is one more:
+    boosting-zero-shot, which has seen other clusters and not this one.
+
     Example: presage model evaluate log.swf.gz --baselines state-knn,boosting --json
     """
     from presage.foundation.evaluation import evaluate as evaluate_trace
@@ -123,7 +150,8 @@ def evaluate(
     names = names_in(baselines, "--baselines")
     loaded = load_model(model)
     trace = _read(files, format, time_zone, processors)
-    result = evaluate_trace(trace, loaded, baselines=names, latest=latest)
+    others = [read_files([path], None, None) for path in boost_on or ()]
+    result = evaluate_trace(trace, loaded, baselines=names, boost_on=others, latest=latest)
     if json:
         emit_json({"model": loaded.version, **result.as_dict()})
     else:
@@ -134,7 +162,7 @@ def evaluate(
 def finetune(
     files: Files,
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Where the new model is written.")],
-    steps: Annotated[int, typer.Option("--steps", min=3, help="Steps of training for each network.")] = 300,
+    steps: FinetuningSteps = None,
     latest: Annotated[
         int, typer.Option("--latest", min=1, help="How many jobs of the log are used, from its end backwards.")
     ] = 50_000,
@@ -180,7 +208,7 @@ def finetune(
 def update(
     files: Files,
     store: Annotated[str, typer.Option("--store", metavar="DIR", help="The folder of this cluster's models.")],
-    steps: Annotated[int, typer.Option("--steps", min=3, help="Steps of training for each network.")] = 300,
+    steps: FinetuningSteps = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the training.")] = 0,
     processors: Processors = None,
     format: Format = None,  # noqa: A002
@@ -236,6 +264,13 @@ def pretrain(
     variants: Annotated[
         int, typer.Option("--variants", min=0, help="Simulated and stretched variants made of each log.")
     ] = 0,
+    synthetic: Annotated[
+        int,
+        typer.Option("--synthetic", min=0, help="Variants of each log whose jobs are drawn by a synthesizer."),
+    ] = 0,
+    synthesizer: Annotated[
+        str, typer.Option("--synthesizer", help="Which one; `presage synth list` shows them.")
+    ] = "copula",
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Jobs of each log that are asked about.")] = 50_000,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed and logs, the same model.")] = 0,
     name: Annotated[str, typer.Option("--name", help="The version written into the model.")] = "own",
@@ -249,6 +284,9 @@ def pretrain(
 
     Under torchrun several processes train together. Interrupted with --work, the same call goes on.
 
+    Variants are clusters that never were: the log's own jobs on other machines, under other policies and on other
+    clocks, or with --synthetic other jobs like them. Half of the training is on variants, if there are any.
+
     Example: presage model pretrain logs/*.swf.gz --out model.safetensors --work state
 
     Example: torchrun --nproc-per-node 2 -m presage model pretrain logs/*.swf.gz --out model.safetensors
@@ -261,17 +299,21 @@ def pretrain(
     check_place(Path(out))
     from presage.foundation.training.pretraining import Plan, pretrain_files
 
-    plan = Plan.of(steps=steps, variants=variants, jobs=jobs, seed=seed)
+    plan = Plan.of(steps=steps, variants=variants, synthetic=synthetic, jobs=jobs, seed=seed)
+    learn = _learner(synthesizer, seed) if synthetic else None
     work = None if folder is None else Path(folder)
     with _told() as report:
-        model = pretrain_files(files, plan, folder=work, name=name, on_progress=report)
+        model = pretrain_files(files, plan, folder=work, name=name, on_progress=report, learn=learn)
     if model is None:  # another process of the same training writes it
         return
     model.save(out)
-    facts = {"out": out, "model": model.version, "trained_on": model.about["trained_on"]}
+    notes = model.about.get("notes", [])
+    facts = {"out": out, "model": model.version, "trained_on": model.about["trained_on"], "notes": notes}
     if json:
         emit_json(facts)
     else:
+        for note in notes:
+            tell(note)
         tell(f"Wrote {out}, trained on {len(facts['trained_on'])} logs")
 
 
@@ -289,6 +331,19 @@ def card(model: ModelFile = None, json: Json = False) -> None:
         emit_json({"model": loaded.version, **loaded.about})
     else:
         typer.echo(card_of(loaded))
+
+
+def _learner(name: str, seed: int) -> Callable[[Trace], Callable[[int, int], Trace]]:
+    """Return what learns from a log to draw jobs like its own. Raises UnknownNameError."""
+    from presage.synthesizers import Request, Training, find_synthesizer, sample
+
+    kind = find_synthesizer(name)
+
+    def learn(trace: Trace) -> Callable[[int, int], Trace]:
+        trained = kind.train(trace, training=Training(seed=seed))
+        return lambda jobs, drawn_by: sample(trained, Request(jobs=jobs, seed=drawn_by))
+
+    return learn
 
 
 @contextmanager
@@ -335,8 +390,13 @@ def _as_document(result: TraceForecast, model: Model) -> dict[str, Any]:
 def _print_forecasts(result: TraceForecast) -> None:
     for note in result.notes:
         tell(note)
-    rows = [_forecast_row(job) for job in result.jobs[:_ROWS_SHOWN]]
-    print_table("", ["job", "stands", "wait", "10-90 %", "run", "10-90 %", "completes"], rows)
+    shown = result.jobs[:_ROWS_SHOWN]
+    rows = [_forecast_row(job) for job in shown]
+    columns = ["job", "stands", "wait", "10-90 %", "run", "10-90 %", "completes"]
+    if any(job.scheduler_wait_s is not None for job in result.jobs):
+        columns.append("its scheduler expects")
+        rows = [[*row, _scheduler_cell(job)] for row, job in zip(rows, shown, strict=True)]
+    print_table("", columns, rows)
     if len(result.jobs) > _ROWS_SHOWN:
         tell(f"… and {len(result.jobs) - _ROWS_SHOWN:,} more; --json has them all")
 
@@ -344,6 +404,10 @@ def _print_forecasts(result: TraceForecast) -> None:
 def _forecast_row(job: JobForecast) -> list[str]:
     completes = f"{job.outcome['completed']:.0%}" if job.outcome else ""
     return [job.job_id, job.stands, *_cells(job.wait_s), *_cells(job.run_s), completes]
+
+
+def _scheduler_cell(job: JobForecast) -> str:
+    return "" if job.scheduler_wait_s is None else duration(job.scheduler_wait_s)
 
 
 def _cells(spread: Quantiles | None) -> tuple[str, str]:

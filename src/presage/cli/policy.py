@@ -16,8 +16,8 @@ from presage.errors import UsageError
 
 if TYPE_CHECKING:
     from presage.learning.cases import Case
+    from presage.learning.evaluation import AnyPolicy
     from presage.learning.learned_policy import LearnedPolicy
-    from presage.simulator.guided import Decider
 
 app = typer.Typer(
     help="Order a queue by forecasts: learned policies, how good they are here, and what to change.",
@@ -26,10 +26,13 @@ app = typer.Typer(
 )
 
 _ROWS_SHOWN = 15
+_SEARCH, _PPO = "Of the learner search", "Of the learner ppo"
 Traces = Annotated[list[str], typer.Option("--trace", "-t", metavar="FILE", help="A log of any format.")]
 PolicyName = Annotated[
     str,
-    typer.Option("--policy", "-p", help="default, index, a file of `train`, or a rule like saf or saf/A."),
+    typer.Option(
+        "--policy", "-p", help="default, index, look-ahead, a file of `train`, or a rule like saf or saf/A."
+    ),
 ]
 Split = Annotated[
     float, typer.Option("--split", min=0.05, max=0.95, help="The share of the log before the part that is judged.")
@@ -130,6 +133,7 @@ def compare(
 
 @app.command()
 def train(
+    context: typer.Context,
     trace: Traces,
     out: Annotated[
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Where the policy is written.")
@@ -138,22 +142,71 @@ def train(
         str | None,
         typer.Option("--store", metavar="DIR", help="Propose it here: it takes over only if it is surely better."),
     ] = None,
-    kind: Annotated[str, typer.Option("--kind", help="linear, mlp or attention.")] = "linear",
-    generations: Annotated[int, typer.Option("--generations", min=1, help="How long to search.")] = 30,
-    population: Annotated[int, typer.Option("--population", min=4, help="Candidates of each generation.")] = 12,
-    fairness: Annotated[float, typer.Option("--fairness", min=0, help="The price of unfairness to users.")] = 0.0,
+    learner: Annotated[
+        str, typer.Option("--learner", help="search (evolution) or ppo (reinforcement learning).")
+    ] = "search",
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="linear, mlp or attention. [search: that of its begin, ppo: attention]"),
+    ] = None,
+    begin_as: Annotated[
+        str | None,
+        typer.Option(
+            "--begin-as", help="Where it begins: index, default, a file. [with --store: in use there, else index]"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same policy.")] = 0,
     split: Split = 0.6,
+    log_dir: Annotated[
+        str | None, typer.Option("--log-dir", metavar="DIR", help="Write the curve here, for TensorBoard.")
+    ] = None,
+    generations: Annotated[
+        int, typer.Option("--generations", min=1, help="How long to search.", rich_help_panel=_SEARCH)
+    ] = 30,
+    population: Annotated[
+        int,
+        typer.Option("--population", min=4, help="Candidates of each generation.", rich_help_panel=_SEARCH),
+    ] = 12,
+    fairness: Annotated[
+        float,
+        typer.Option("--fairness", min=0, help="The price of unfairness to users.", rich_help_panel=_SEARCH),
+    ] = 0.0,
     journal: Annotated[
         str | None,
-        typer.Option("--journal", metavar="FILE", help="Write every generation here, and go on from its last."),
+        typer.Option(
+            "--journal",
+            metavar="FILE",
+            help="Write every generation here, and go on from its last.",
+            rich_help_panel=_SEARCH,
+        ),
     ] = None,
     starts: Annotated[
-        int, typer.Option("--starts", min=1, help="Search so often with other seeds, and take the best.")
+        int,
+        typer.Option(
+            "--starts", min=1, help="Search so often with other seeds, and take the best.", rich_help_panel=_SEARCH
+        ),
     ] = 1,
-    engine: Annotated[str, typer.Option("--engine", help="Where the starts run: local, ray or serial.")] = "local",
+    engine: Annotated[
+        str,
+        typer.Option("--engine", help="Where the starts run: local, ray or serial.", rich_help_panel=_SEARCH),
+    ] = "local",
     workers: Annotated[
-        int | None, typer.Option("--workers", min=1, help="Starts, or candidates of the only one, at once.")
+        int | None,
+        typer.Option(
+            "--workers", min=1, help="Starts, or candidates of the only one, at once.", rich_help_panel=_SEARCH
+        ),
+    ] = None,
+    decisions: Annotated[
+        int, typer.Option("--decisions", min=1, help="How long to learn.", rich_help_panel=_PPO)
+    ] = 100_000,
+    checkpoints: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoints",
+            metavar="DIR",
+            help="Write every round here, and go on from its last.",
+            rich_help_panel=_PPO,
+        ),
     ] = None,
     processors: Processors = None,
     model: ModelFile = None,
@@ -161,64 +214,99 @@ def train(
     time_zone: TimeZone = None,
     json: Json = False,
 ) -> None:
-    """Search for a policy on the first part of a log: whole runs at three loads are simulated with each candidate.
+    """Learn a policy on the first part of a log, at three loads.
 
-    The search begins at the fixed index. Ctrl-C ends it with what it has found so far; with --journal the
-    same call goes on where it was cut off.
+    It begins at the fixed index, or with --store at the policy in use there, which it goes on from. A search
+    simulates whole runs with each of its candidates. With --learner ppo a network that begins as the same plays
+    windows of the log, and learns from what its choices came to; what is kept is the round that did best in whole
+    runs. Ctrl-C ends either with what it has found so far, several starts with the best of those that are done;
+    with --journal (search) or --checkpoints (ppo) the same call goes on where it was cut off. PPO needs the extra
+    `rl`; the policy does not.
 
     Example: presage policy train --trace log.swf.gz --out ours.safetensors --journal ours.jsonl
 
+    Example: presage policy train --learner ppo --trace log.swf.gz --out ours.safetensors --checkpoints ours
+
     Example: presage policy evaluate --policy ours.safetensors --trace log.swf.gz
     """
+    from presage.cli._policy_training import by_ppo, by_search, check_learner, check_ppo, kind_for, log_in
     from presage.fanout import check_engine
+    from presage.learning.event_files import make_folder
     from presage.learning.learned_policy import LearnedPolicy
-    from presage.learning.recommendation import PolicyStore
-    from presage.learning.search import Search, require_cma, search_from_many, search_scorer
+    from presage.learning.recommendation import WEEKS, latest_weeks
+    from presage.learning.search import Search, require_cma
     from presage.learning.static_rules import HIGH_LOAD
     from presage.traces.files import check_place
 
     if (out is None) == (store is None):
         raise UsageError("The policy must go somewhere", expected="either --out FILE or --store DIR")
-    if starts > 1 and journal is not None:
-        raise UsageError("A journal is of one search", remedy="Leave out --journal, or --starts")
-    check_engine(engine)
-    require_cma()
-    if out is not None:
-        check_place(Path(out))
-    search = Search(kind, generations=generations, population=population, fairness=fairness, seed=seed)
+    check_learner(context, learner)
+    begin = _beginning(begin_as, store)
+    kind = kind_for(learner, kind, begin)
+    if starts > 1 and (journal or log_dir):
+        option = "--journal" if journal else "--log-dir"
+        raise UsageError(f"{option} is of one search", remedy=f"Leave out {option}, or --starts")
+    # Before hours of work: what they come to must have a place.
+    for file in (out, journal):
+        if file is not None:
+            check_place(Path(file))
+    for folder in (store, checkpoints):
+        if folder is not None:
+            make_folder(Path(folder))
+    if learner == "ppo":
+        check_ppo(kind, begin)
+    else:
+        check_engine(engine)
+        require_cma()
+    log = log_in(log_dir)
     before, after = _parts(trace, split, processors, model, format, time_zone)
+    if store is not None:
+        latest_weeks(after, WEEKS)  # there must be enough to judge by
     cases = [before, before.at_load(0.75), before.at_load(HIGH_LOAD)]
-    if starts > 1:
-        with progress("searching", starts) as advance:
-            found = search_from_many(
-                cases, search, starts, engine=engine, workers=workers, progress=lambda _done, _of: advance(1)
-            )
+    if learner == "ppo":
+        found = by_ppo(cases, kind, begin, decisions=decisions, seed=seed, checkpoints=checkpoints, log=log)
     else:
-        with progress("searching", generations) as advance:
-            found = search_scorer(
-                cases, search, journal=None if journal is None else Path(journal), workers=workers or 1,
-                progress=lambda _done, _of, _cost: advance(1),
-            )  # fmt: skip
-    about = {
-        "method": f"CMA-ES, {kind}", "logs": [before.name], "jobs": len(before), "seed": seed,
-        "generations": len(found.history), "cost": found.cost,
-    }  # fmt: skip
-    learned = LearnedPolicy(Path(out or before.name).stem, found.scorer, search.guard, about=about)
-    if found.interrupted:
-        tell(f"Interrupted after {len(found.history)} of {generations} generations")
-    document: dict[str, Any] = {**about, "interrupted": found.interrupted, "history": found.history}
-    if out is not None:
-        learned.save(out)
-        told = f"Wrote {out}"
-        document["out"] = out
-    else:
-        attempt = PolicyStore(str(store)).propose(learned, after)
-        told = f"{attempt.version} {'takes over' if attempt.took_over else 'is left aside'}: {attempt.reason}"
-        document["attempt"] = asdict(attempt)
+        search = Search(
+            kind, max(Search.units, len(begin.scorer.out)), generations=generations, population=population,
+            fairness=fairness, seed=seed,
+        )  # fmt: skip
+        found = by_search(
+            cases, search, begin, starts=starts, engine=engine, workers=workers, journal=journal, log=log
+        )
+    learned = LearnedPolicy(Path(out or before.name).stem, found.scorer, found.guard, about=found.about)
+    for note in found.notes:
+        tell(note)
+    document = found.about | found.story
+    told = _put(learned, after, out, store, document)
     if json:
         emit_json(document)
     else:
         tell(told)
+
+
+def _beginning(begin_as: str | None, store: str | None) -> LearnedPolicy:
+    """Return the policy to begin at, named by its place: by default the one in use in the store, or the index."""
+    from dataclasses import replace
+
+    from presage.learning.recommendation import PolicyStore
+
+    if begin_as is not None or store is None:
+        return _learned(begin_as or "index")
+    kept = PolicyStore(store)
+    return replace(kept.current(), name=f"{store}/{kept.current_version()}")
+
+
+def _put(learned: LearnedPolicy, after: Case, out: str | None, store: str | None, document: dict[str, Any]) -> str:
+    """Write a policy or propose it; say so, and add it to the document."""
+    from presage.learning.recommendation import PolicyStore
+
+    if out is not None:
+        learned.save(out)
+        document["out"] = out
+        return f"Wrote {out}"
+    attempt = PolicyStore(str(store)).propose(learned, after)
+    document["attempt"] = asdict(attempt)
+    return f"{attempt.version} {'takes over' if attempt.took_over else 'is left aside'}: {attempt.reason}"
 
 
 @app.command()
@@ -398,12 +486,13 @@ def _learned(name: str) -> LearnedPolicy:
     chosen = policy_named(name)
     if not isinstance(chosen, LearnedPolicy):
         raise UsageError(
-            f"{name} is a rule, not a learned policy", remedy="`presage policies list` explains rules"
+            f"{name} is no learned policy but a rule, or orders that are compared",
+            remedy="`presage policies list` explains rules",
         )
     return chosen
 
 
-def _policy(name: str, *, watch: bool = True) -> LearnedPolicy | Decider:
+def _policy(name: str, *, watch: bool = True) -> AnyPolicy:
     from dataclasses import replace
 
     from presage.foundation.requirements import require_numba
@@ -438,23 +527,14 @@ def _case(
     format_name: str | None,
     time_zone: str | None,
 ) -> Case:
+    from presage.cli._cases import forecast_case
     from presage.cli.model import load_model
-    from presage.foundation.view.tasks import Task
-    from presage.learning.cases import case_of
     from presage.traces.cleaning import clean
 
-    tower = load_model(model).towers[Task.RUN]
+    forecaster = load_model(model)
     trace = read_files(files, format_name, time_zone)
     trace = clean(trace if processors is None else trace.with_processors(processors), ["learning"])
-    with progress("forecasting", len(trace) * (1 - first)) as advance:
-        done_before = 0
-
-        def report(done: int, _of: int) -> None:
-            nonlocal done_before
-            advance(done - done_before)
-            done_before = done
-
-        return case_of(trace, tower, processors=processors, first=first, progress=report)
+    return forecast_case(trace, forecaster, processors=processors, first=first)
 
 
 def _interval(ends: list[float | None]) -> str:

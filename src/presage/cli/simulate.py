@@ -27,6 +27,7 @@ from presage.cli.trace import Files, Format, TimeZone
 from presage.errors import UsageError
 
 if TYPE_CHECKING:
+    from presage.learning.simulation import ForecastSimulation
     from presage.policies import ClusterPolicy, PlacedPolicy
     from presage.registry import Registry
     from presage.simulator import PlacedSimulation, Simulation
@@ -42,7 +43,7 @@ def simulate(
     files: Files,
     policy: Annotated[
         str,
-        typer.Option("--policy", "-p", help="The order, or order+backfilling: sjf, sjf+easy."),
+        typer.Option("--policy", "-p", help="sjf, sjf+easy; default, look-ahead, or a file of `policy train`."),
     ] = "fcfs",
     backfill: Annotated[
         str | None, typer.Option("--backfill", "-b", help="Backfilling: none, easy, easy-sjbf, conservative.")
@@ -101,12 +102,16 @@ def simulate(
     go to the nodes that the trace knows, or to --nodes equal ones. With --conditions, and for orders that
     interrupt jobs or count shares, a slower engine knows dependencies, failures and preemption.
 
+    A learned policy, and look-ahead, order the queue by forecasts of the model that comes with Presage, with EASY
+    backfilling by requests; jobs then end at their limits, as with --kill.
+
     Example: presage simulate log.swf.gz --policy sjf --backfill easy --clean archive --json
 
     Example: presage simulate pods.csv nodes.csv --policy fcfs+skip@fgd --clean drop-unrun --json
 
     Example: presage simulate log.swf.gz --clean archive --nodes 16 --policy tiresias --conditions failures.toml
     """
+    from presage.cli._by_forecasts import check_alone, policy_by_forecasts, simulate_case
     from presage.policies import PlacedPolicy
     from presage.simulator import partitions_of, simulate_placed
     from presage.simulator import simulate as run
@@ -114,7 +119,14 @@ def simulate(
     from presage.traces.plots import draw
     from presage.traces.writers import choose_writer
 
-    chosen = _policy(policy, backfill, placement, detailed=conditions is not None)
+    learned = policy_by_forecasts(policy)
+    if learned is not None:
+        check_alone(
+            policy, backfill=backfill not in (None, "easy"), placement=placement, conditions=conditions,
+            nodes=nodes, semantics=semantics != "instant", partition=partition, by_partition=by_partition,
+            order_by=order_by != "requested", plan_by=plan_by != "requested", drop_unplaceable=drop_unplaceable,
+        )  # fmt: skip
+    chosen = policy if learned else _policy(policy, backfill, placement, detailed=conditions is not None)
     known_conditions = _conditions(conditions)
     rules = check_rules(clean)
     assess = assessor(warm_up, cool_down, sla, intervals=intervals)
@@ -123,10 +135,13 @@ def simulate(
     _check_pooled(chosen, semantics, in_parts=bool(parts) or by_partition)
     trace = read_scenario(files, format, time_zone, rules, sum(parts.values()) if parts else processors, limit)
     trace = _on_nodes(trace, chosen, nodes, processors)
-    result: Simulation | PlacedSimulation | DetailedSimulation
+    result: Simulation | PlacedSimulation | DetailedSimulation | ForecastSimulation
     machine: dict[str, Any]
     knowledge = {"order_by": order_by, "plan_by": plan_by}
-    if isinstance(chosen, str):
+    if learned is not None:
+        result = simulate_case(trace, learned, processors)
+        machine = {"processors": result.processors}
+    elif isinstance(chosen, str):
         known = partitions_of(trace) if by_partition else parts or None
         result = run(
             trace, chosen, processors=processors, kill=kill, semantics=semantics, partitions=known, **knowledge
@@ -207,16 +222,21 @@ def _on_nodes(
     return on_equal_nodes(trace, nodes or 1, processors) if nodes is not None or alone else trace
 
 
-def _besides(result: Simulation | PlacedSimulation | DetailedSimulation) -> dict[str, Any]:
+def _besides(
+    result: Simulation | PlacedSimulation | DetailedSimulation | ForecastSimulation,
+) -> dict[str, Any]:
     """Return for JSON what a simulation has besides its metrics."""
     from presage.simulator import PlacedSimulation, Simulation
+    from presage.simulator.detailed import DetailedSimulation
 
     if isinstance(result, PlacedSimulation):
         return {}
     if isinstance(result, Simulation):
         parts = {name: part.to_dict() for name, part in result.partitions.items()}
         return {"semantics": result.semantics.value, **({"partitions": parts} if parts else {})}
-    return {"disruptions": asdict(result.disruptions)}
+    if isinstance(result, DetailedSimulation):
+        return {"disruptions": asdict(result.disruptions)}
+    return {"semantics": result.semantics.value, "share_by_requests": result.by_requests}
 
 
 def _tables(besides: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:

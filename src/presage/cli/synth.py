@@ -46,6 +46,10 @@ app = typer.Typer(
 
 NO_WAITS = "none"
 ModelFolder = Annotated[str, typer.Argument(metavar="DIR", help="A folder that `train` wrote.")]
+Nodes = Annotated[int | None, typer.Option("--nodes", min=1, help="Nodes of the machine, where jobs count nodes.")]
+Gpus = Annotated[
+    int | None, typer.Option("--gpus", min=1, help="GPUs of the machine; the log's own if not given.")
+]
 
 
 @app.command("list")
@@ -107,6 +111,8 @@ def train(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the model in this folder.")] = False,
     processors: Processors = None,
+    nodes: Nodes = None,
+    gpus: Gpus = None,
     format: Format = None,  # noqa: A002
     time_zone: TimeZone = None,
     json: Json = False,
@@ -133,14 +139,14 @@ def train(
     check_privacy(model, dp_epsilon, dp_delta)
     if limit is not None and latest is not None:
         raise UsageError("Both --limit and --latest were given", expected="one of the two")
-    with model_folder(out, resume=resume, force=force) as folder:
-        trace = _part(_read(files, format, time_zone, processors), limit, latest)
+    with model_folder(out, resume=resume, force=force, private=dp_epsilon is not None) as folder:
+        trace = _part(_read(files, format, time_zone, processors, nodes, gpus), limit, latest)
         tell_what_is_missing(trace)
         if kind.notice:
             tell(kind.notice)
         privacy = privacy_of(trace, dp_epsilon, dp_delta)
         try:
-            with steps("epoch") as report:
+            with steps(kind.step) as report:
                 trained = kind.train(trace, named, Training(seed, privacy, folder / CHECKPOINT, report))
         except KeyboardInterrupt:
             tell_how_to_go_on(folder)
@@ -166,6 +172,13 @@ def sample(
     ] = None,
     processors: Annotated[
         int | None, typer.Option("--processors", help="A machine of another size; jobs grow or shrink with it.")
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", help="The same in nodes, for logs that count nodes.")
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", help="GPUs of the machine; jobs that use them grow or shrink with them."),
     ] = None,
     mix: Annotated[
         list[str] | None,
@@ -197,10 +210,14 @@ def sample(
 
     Example: presage synth sample m --out s.swf.gz --days 30 --processors 4096 --mix wide=0.2 --mix huge=0.05
 
+    --after needs a model that remembers jobs: `sequence`. Its users go on from what they did last; any number of
+    jobs will do. Other models only begin where these end. Of people whom the model does not know it says how many.
+
     Example: presage synth sample m --out next.parquet --after log.swf.gz --days 7 --waits fcfs+easy
     """
     from presage.synthesizers import load_synthesizer
     from presage.synthesizers import sample as draw
+    from presage.synthesizers.sampling import NO_NAMES
     from presage.traces.statistics import summarise
 
     writer = writer_for(out, to, wants_json=json)
@@ -209,15 +226,20 @@ def sample(
     shares = _shares(mix)
     model = load_synthesizer(folder)
     request = _request(
-        model, jobs=jobs, days=days, load=load, processors=processors, mix=shares, after=after, waits=policy,
-        start_ms=None if start is None else _instant(start, model.source.time_zone), seed=seed,
+        model, jobs=jobs, days=days, load=load, processors=processors, nodes=nodes, gpus=gpus, mix=shares,
+        after=after, waits=policy, start_ms=None if start is None else _instant(start, model.source.time_zone),
+        seed=seed,
     )  # fmt: skip
     total = None if days is not None else jobs if jobs is not None else model.source.jobs
     with progress("Drawing", total) as advance:
         trace = draw(model, request, progress=advance)
     writer.write(trace, Path(out))
+    notes = [note for note in trace.manifest.notes if note != NO_NAMES]
+    for note in notes:
+        tell(f"{note[0].upper()}{note[1:]}")
     if json:
-        emit_json({"output": out, "summary": summarise(trace).to_dict(), "generator": trace.manifest.generator})
+        told = {"output": out, "summary": summarise(trace).to_dict(), "generator": trace.manifest.generator}
+        emit_json({**told, "notes": notes})
     elif out != "-":
         typer.echo(f"{out}: {counted(len(trace), 'job')} of {model.name}, seed {seed}")
 
@@ -315,9 +337,21 @@ def _list_settings(model: str, *, wants_json: bool) -> None:
     print_table(f"Settings of {model}, for --set", ("setting", "default", "meaning"), rows)
 
 
-def _read(files: list[str], format_name: str | None, time_zone: str | None, processors: int | None) -> Trace:
+def _read(
+    files: list[str],
+    format_name: str | None,
+    time_zone: str | None,
+    processors: int | None,
+    nodes: int | None = None,
+    gpus: int | None = None,
+) -> Trace:
+    """Return the log, on a machine of these sizes where they are given."""
+    from dataclasses import replace
+
     trace = read_files(files, format_name, time_zone)
-    return trace if processors is None else trace.with_processors(processors)
+    given = {name: size for name, size in (("cpus", processors), ("nodes", nodes), ("gpus", gpus)) if size}
+    machine = replace(trace.manifest.machine, **given)
+    return replace(trace, manifest=replace(trace.manifest, machine=machine))
 
 
 def _part(trace: Trace, limit: int | None, latest: int | None) -> Trace:
@@ -352,13 +386,10 @@ def _request(model: Synthesizer, *, after: str | None, **wanted: Any) -> Request
     from dataclasses import replace
 
     from presage.synthesizers import Request
+    from presage.synthesizers.sampling import check_request
 
     request = Request(**wanted)
-    known = request.processors or model.source.machine.cpus
-    if request.waits is not None and not known:
-        raise UsageError(
-            "The size of the machine is unknown, so nothing can be run on it", remedy="Say --processors"
-        )
+    check_request(model, request)
     return request if after is None else replace(request, after=read_files([after], None, None))
 
 

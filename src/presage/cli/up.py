@@ -35,6 +35,14 @@ def up(
             "--kafka", metavar="SERVERS", help="Also tell events to these Kafka brokers, and listen there."
         ),
     ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            metavar="NAME=PLACE",
+            help="Also offer this learned order: a file or a store of `presage policy train`. Repeatable.",
+        ),
+    ] = None,
     reached_at: Annotated[
         str | None,
         typer.Option("--reached-at", metavar="URL", help="Where jobs find it to tell of themselves. [HOST:PORT]"),
@@ -57,11 +65,14 @@ def up(
 
     Example: presage up --port 0
     """
+    from presage.config import load_settings
     from presage.database import state_home
     from presage.orchestrator.embedded import Clusters
     from presage.service.announcement import Announcement, announcing
+    from presage.service.offered import parse_places
     from presage.service.running import run_service
 
+    policies = load_settings().service.policies | parse_places(policy or [])
     # So that what stops services ends it as Ctrl-C does, and not before it has put things in order.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with announcing(state_home()) as commands:
@@ -72,7 +83,7 @@ def up(
 
         set_up_journal(log_format)
         clusters = Clusters(slurm=slurm, slurm_rest=slurm_rest, tapis=tapis, simulated_rate=rate)
-        run_service(host, port, clusters, announce, kafka=kafka, reached_at=reached_at)
+        run_service(host, port, clusters, announce, kafka=kafka, reached_at=reached_at, policies=policies)
     if not json:
         tell("Stopped. Jobs that run here go on, and are looked after again with the next `presage up`.")
 

@@ -70,7 +70,9 @@ def whatif(
     now: Annotated[
         str | None,
         typer.Option(
-            "--now", metavar="TIME", help="When the present is: a date, or 2d after the first submit. [latest]"
+            "--now",
+            metavar="TIME",
+            help="When the present is: now, a date, or 2d after the first submit. [latest]",
         ),
     ] = None,
     samples: Annotated[
