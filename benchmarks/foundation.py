@@ -38,7 +38,7 @@ from presage.foundation.mixture import log_quantiles
 from presage.foundation.model import Model
 from presage.foundation.scoring import Split, score, split_of
 from presage.foundation.training.corpus import Corpus, Source
-from presage.foundation.training.finetuning import RECIPE, error_of, finetune_tower
+from presage.foundation.training.finetuning import COURSES, error_of, finetune_tower
 from presage.foundation.training.loop import Recipe, train
 from presage.foundation.training.network import Network
 from presage.foundation.training.pretraining import Plan, examples_for
@@ -358,7 +358,7 @@ def _fitted(tower: Tower, asked: Examples, learn: NDArray[np.int64]) -> dict[str
     """Return the network fine-tuned on some rows, and one of the same shape that has seen nothing else."""
     corpus = Corpus([Source(asked, tower.task, rows=learn)])
     tuned = network_of(tower)
-    train(tuned, corpus, tower.scaling, replace(RECIPE, steps=100))
+    train(tuned, corpus, tower.scaling, replace(COURSES[tower.task].recipe, steps=100))
     torch.manual_seed(0)
     fresh = Network(shape_for(tower.task))
     scaling = corpus.scaling(np.random.default_rng(0))

@@ -16,18 +16,18 @@ benchmarks/foundation.py, which must have run. Reservations go by requests every
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from cells import read_cell, run_cells, say
 from presage.foundation.model import Model
 from presage.foundation.view.tasks import Task
 from presage.learning.cases import Case, case_of
@@ -41,6 +41,8 @@ from presage.policies.queue_decision import Queue
 from presage.policies.queue_scorer import GUARDS, OF_THE_JOB
 from presage.policies.run_forecasts import RunForecasts
 from presage.simulator.guided import Decider
+from presage.simulator.jobs import Jobs
+from presage.simulator.live_order import LiveQueue, order_now
 from presage.simulator.look_ahead import LookAhead, schedule_looking_ahead
 from presage.traces import read_trace
 from presage.traces.cleaning import clean
@@ -72,6 +74,12 @@ PAIRED_RULES = ("sjf", "saf", "f2", "sqf", "wfp3", "lxf")
 WINDOWS = 24
 ROUNDS, ONLINE_SITES = 3, ("KTH", "SDSC-SP2", "CTC")
 LOADS = {"native": None, "0.9": HIGH_LOAD}
+LOOKING = LookAhead()
+SEEDS = {
+    "paired": (0, 1, 2), "policy/index": (0, 1, 2), "policy/default": (0, 1, 2), "policy/linear-others": (0, 1),
+    "policy/linear-own": (0,), "policy/look-ahead": (0,),
+}  # fmt: skip
+"""What is measured on each log → seeds of the networks that forecast, and of the search."""
 
 
 def read(site: str) -> Trace:
@@ -87,8 +95,6 @@ def case(site: str, seed: int = 0) -> Case:
         make_case(site, seed, path)
     with np.load(path) as held:
         arrays = {name: held[name] for name in held.files}
-    from presage.simulator.jobs import Jobs
-
     names = ("submit_ms", "run_ms", "limit_ms", "estimate_ms", "plan_ms", "processors")
     jobs = Jobs(**{name: arrays[name] for name in names}, origin_ms=int(arrays["origin_ms"]))
     forecasts = RunForecasts(arrays["expected_s"], arrays["median_s"], arrays["inverse"])
@@ -104,9 +110,9 @@ def make_case(site: str, seed: int, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     jobs = {name: getattr(made.jobs, name) for name in made.jobs.__dataclass_fields__}
     told = {name: getattr(made.forecasts, name) for name in made.forecasts.__dataclass_fields__}
-    partial = path.with_suffix(".partial.npz")
-    np.savez(partial, machine=made.processors, users=made.users, **jobs, **told)
-    partial.replace(path)
+    unfinished = path.with_suffix(".partial.npz")
+    np.savez(unfinished, machine=made.processors, users=made.users, **jobs, **told)
+    unfinished.replace(path)
 
 
 def network(site: str, seed: int) -> Tower:
@@ -180,9 +186,7 @@ def look_ahead(site: str, seed: int) -> dict[str, Any]:
     picked, found = pick(site), {}
 
     def starts(case: Case) -> Any:
-        return schedule_looking_ahead(case.jobs, case.processors, LookAhead(), [case.forecasts], users=case.users)[
-            0
-        ]
+        return schedule_looking_ahead(case.jobs, case.processors, LOOKING, [case.forecasts], users=case.users)[0]
 
     for load_name, load in LOADS.items():
         test = part(site, TEST, load, seed)
@@ -217,9 +221,9 @@ def in_windows(starts: Callable[[Case], Any], picked: Decider, test: Case) -> di
 
 
 def policy_of(site: str, name: str, seed: int) -> LearnedPolicy:
-    """Return the fixed index, or what a search found: on the log's own train part, or on those of all others."""
-    if name == "index":
-        return LearnedPolicy.load("index")
+    """Return a policy that comes with Presage, or one searched on the train part of the log or of the others."""
+    if name in ("index", "default"):
+        return LearnedPolicy.load(name)
     kind, _, where = name.partition("-")
     path = WORK / f"{site}-{name}-{seed}.safetensors"
     if not path.exists():
@@ -309,19 +313,42 @@ def speed() -> dict[str, Any]:
             rng.uniform(0, 86_400, jobs), requested_s, rng.integers(1, 64, jobs), rng.random(jobs), 30, 128
         )
         told = RunForecasts.certain(requested_s * rng.random(jobs))
-        took_ms = []
-        for _ in range(2000):
-            began = time.perf_counter()
-            learned.order(queue, told)
-            took_ms.append(1000 * (time.perf_counter() - began))
-        p50, p99 = np.percentile(took_ms, [50, 99])
-        found[f"{jobs} jobs"] = {"p50_ms": float(p50), "p99_ms": float(p99)}
+        found[f"{jobs} jobs"] = times_ms(partial(learned.order, queue, told), 2000)
+    for jobs in (20, 200):
+        queues = cycle([live_queue(jobs, seed) for seed in range(20)])
+        found[f"look-ahead, {jobs} jobs"] = times_ms(lambda queues=queues: order_now(next(queues), LOOKING), 400)
     return found
+
+
+def live_queue(waiting: int, seed: int) -> LiveQueue:
+    """Return a machine of 128 processors with 8 jobs that run on some 100 of them, and jobs that wait."""
+    rng, running = np.random.default_rng(seed), 8
+    count = running + waiting
+    limit_ms = rng.integers(600, 86_400, count) * 1000
+    now_ms = 86_400_000
+    submit_ms = np.sort(rng.integers(0, now_ms, count))
+    processors = np.concatenate([rng.integers(8, 16, running), rng.integers(1, 64, waiting)])
+    jobs = Jobs(submit_ms, limit_ms, limit_ms, limit_ms, limit_ms, processors)
+    free = 128 - int(processors[:running].sum())
+    told = RunForecasts.certain(limit_ms / 1000 * rng.random(count))
+    return LiveQueue(now_ms, 128, free, jobs, told, np.arange(running), submit_ms[:running])
+
+
+def times_ms(decide: Callable[[], object], times: int) -> dict[str, float]:
+    """Return the quantiles of how long a call takes, once what it needs is compiled."""
+    decide()
+    took_ms = []
+    for _ in range(times):
+        began = time.perf_counter()
+        decide()
+        took_ms.append(1000 * (time.perf_counter() - began))
+    p50, p99 = np.percentile(took_ms, [50, 99])
+    return {"p50_ms": float(p50), "p99_ms": float(p99)}
 
 
 def pick(site: str) -> Decider:
     """Return the rule that was picked on the train part."""
-    named = json.loads((CELLS / f"static/{site}.json").read_text())["picked"]
+    named = read_cell(CELLS, f"static/{site}")["picked"]
     return next(each for each in static_deciders() if label(each) == named)
 
 
@@ -345,33 +372,23 @@ def geo_mean(ratios: list[float]) -> float:
     return float(np.exp(np.mean(np.log(ratios))))
 
 
-def cells(seeds: list[int]) -> dict[str, Callable[[], dict[str, Any]]]:
+def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     """Return all cells by name, in the order in which they are made."""
-    made: dict[str, Callable[[], dict[str, Any]]] = {}
-    for site in SITES:
-        made[f"static/{site}"] = lambda site=site: static(site)
+    made: dict[str, Callable[[], dict[str, Any]]] = {f"static/{site}": partial(static, site) for site in SITES}
     made["speed"] = speed
-    for seed in seeds:
-        for site in SITES:
-            made[f"paired/{site}-{seed}"] = lambda site=site, seed=seed: paired(site, seed)
-        for name in ("index", "linear-others", "linear-own"):
-            for site in SITES:
-                made[f"policy/{name}/{site}-{seed}"] = lambda site=site, name=name, seed=seed: policy(
-                    site, name, seed
-                )
-        for site in SITES:
-            made[f"policy/look-ahead/{site}-{seed}"] = lambda site=site, seed=seed: look_ahead(site, seed)
-    for site in ONLINE_SITES:
-        made[f"online/{site}"] = lambda site=site: online(site, "linear-others", 0)
-    return made
+    for seed in sorted({seed for seeds in SEEDS.values() for seed in seeds}):
+        for name, seeds in SEEDS.items():
+            for site in SITES if seed in seeds else ():
+                made[f"{name}/{site}-{seed}"] = partial(measure, name, site, seed)
+    return made | {f"online/{site}": partial(online, site, "linear-others", 0) for site in ONLINE_SITES}
 
 
-def collect() -> dict[str, Any]:
-    """Return all cells that are there."""
-    return {
-        str(path.relative_to(CELLS).with_suffix("")): json.loads(path.read_text())
-        for path in sorted(CELLS.rglob("*.json"))
-    }
+def measure(name: str, site: str, seed: int) -> dict[str, Any]:
+    """Measure forecasts alone, look-ahead or a policy on a log, with forecasts by the networks of a seed."""
+    if name == "paired":
+        return paired(site, seed)
+    policy_name = name.partition("/")[2]
+    return look_ahead(site, seed) if policy_name == "look-ahead" else policy(site, policy_name, seed)
 
 
 def partial_say(site: str, name: str) -> Callable[[int, int, float], None]:
@@ -379,31 +396,12 @@ def partial_say(site: str, name: str) -> Callable[[int, int, float], None]:
     return lambda done, of, cost: say(f"{site} {name} generation {done} of {of}: {cost:.3f}")
 
 
-def say(text: str) -> None:
-    """Tell the progress, with the time."""
-    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
-    """Make the cells that are missing."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="cells whose names begin so")
-    parser.add_argument("--seeds", default="0", help="comma-separated")
-    parser.add_argument("--collect", action="store_true")
-    parser.add_argument("--ship", action="store_true", help="search for the policy that comes with Presage")
-    chosen = parser.parse_args()
-    if chosen.ship:
+    """Make the cells that are missing, or the policy that comes with Presage."""
+    if "--ship" in sys.argv:
         ship()
-    elif not chosen.collect:
-        for name, make in cells([int(seed) for seed in chosen.seeds.split(",")]).items():
-            path = CELLS / f"{name}.json"
-            if path.exists() or not name.startswith(chosen.only):
-                continue
-            began = time.process_time()
-            found = make()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({**found, "cpu_s": round(time.process_time() - began, 1)}, indent=1) + "\n")
-    print(json.dumps(collect()))
+    else:
+        run_cells("policies", __doc__ or "", CELLS, cells())
 
 
 if __name__ == "__main__":

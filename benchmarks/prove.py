@@ -34,6 +34,11 @@ class Cell:
         """Where its JSON goes."""
         return RESULTS / f"{self.name}.json"
 
+    def command(self, out: Path) -> list[str]:
+        """Return the call that runs it, and writes its JSON to a file."""
+        script, *options = self.arguments
+        return [str(HERE / script), *options, "--out", str(out)]
+
 
 CELLS = (
     Cell("trace_read", ("trace_read.py",), budget_min=5),
@@ -76,9 +81,7 @@ def run(cell: Cell) -> None:
     print(f"{cell.name}: running, about {cell.budget_min:g} CPU minutes", file=sys.stderr)
     partial = cell.result.with_suffix(".partial")
     begin = time.monotonic()
-    script, *options = cell.arguments
-    command = [sys.executable, str(HERE / script), *options, "--out", str(partial)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, *cell.command(partial)], check=True, stdout=subprocess.DEVNULL)
     partial.replace(cell.result)
     print(f"{cell.name}: {(time.monotonic() - begin) / 60:.1f} min, {cell.result.name}", file=sys.stderr)
 

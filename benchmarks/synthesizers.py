@@ -1,4 +1,4 @@
-"""How true synthetic traces are: every family on one log, the flagship on six, three seeds each.
+"""How true synthetic traces are: every family on one log, the flagship on six, three seeds each; some privately.
 
 Prints one JSON object. Every cell is a file of its own under docs/results/data/synthesizers: an interrupted run
 goes on with the first cell that is missing, and several processes may work on different cells.
@@ -7,7 +7,8 @@ Protocol: a model learns from a window of a log and draws as many jobs as it lea
 with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and the
 natural level of everything else. Settings are the defaults for every log. Replays are at a load of 0.75; waits of
 synthetic jobs come from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view while the flagship
-was built; no setting was chosen on any other log.
+was built; no setting was chosen on any other log. Private models have the same settings, an epsilon of 8 and a
+delta of 1e-5, each for its own unit: a user's week for the flagship, a job for the others.
 
     python benchmarks/synthesizers.py                             # what is missing
     python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so
@@ -26,7 +27,7 @@ import numpy as np
 import polars as pl
 
 from cells import run_cells, say
-from presage.synthesizers import Request, Training, find_synthesizer, sample
+from presage.synthesizers import Privacy, Request, Training, find_synthesizer, sample
 from presage.synthesizers.fidelity.report import report
 from presage.traces import Trace, read_trace
 
@@ -43,6 +44,9 @@ FLAGSHIP = "sequence"
 FAMILIES = (
     FLAGSHIP, "lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion",
 )  # fmt: skip
+PRIVATE = (FLAGSHIP, "tvae", "row-transformer")
+PROMISE = Privacy(epsilon=8.0, delta=1e-5)
+PRIVATE_SEEDS = (1,)
 SHUFFLED = "shuffled"
 """The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""
 
@@ -77,21 +81,24 @@ def windows(name: str) -> tuple[Trace, Trace]:
     return trace.with_jobs(usable[log.begin : split]), trace.with_jobs(usable[split : split + log.later])
 
 
-def learned(name: str, family: str, seed: int) -> dict[str, Any]:
-    """Train a family on a log and report on what it draws."""
+def learned(name: str, family: str, seed: int, privacy: Privacy | None = None) -> dict[str, Any]:
+    """Train a family on a log and report on what it draws, as many jobs as the window has."""
     real, _ = windows(name)
     begin = time.process_time()
     training = Training(
-        seed=seed, progress=lambda done, total, words: say(f"{name} {family} {done}/{total} {words}")
+        seed=seed,
+        privacy=privacy,
+        progress=lambda done, total, words: say(f"{name} {family} {done}/{total} {words}"),
     )
     model = find_synthesizer(family).train(real, None, training)
     train_s = time.process_time() - begin
     begin = time.process_time()
-    drawn = sample(model, Request(seed=seed))
+    drawn = sample(model, Request(jobs=len(real), seed=seed))
     draw_s = time.process_time() - begin
     if real.manifest.machine.cpus:
-        drawn = sample(model, Request(seed=seed, waits=WAITS))
-    record = {key: value for key, value in model.record.items() if key in ("epochs", "best_epoch", "calibration")}
+        drawn = sample(model, Request(jobs=len(real), seed=seed, waits=WAITS))
+    kept = ("epochs", "best_epoch", "calibration", "privacy")
+    record = {key: value for key, value in model.record.items() if key in kept}
     return {
         **measured(name, drawn, seed),
         "train_cpu_s": train_s,
@@ -152,6 +159,9 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
         for family in FAMILIES:
             found.setdefault(f"{first}/{family}/{seed}", partial(learned, first, family, seed))
         found[f"{first}/{SHUFFLED}/{seed}"] = partial(shuffled, first, SHUFFLED, seed)
+    for seed in PRIVATE_SEEDS:
+        for family in PRIVATE:
+            found[f"{first}/private-{family}/{seed}"] = partial(learned, first, family, seed, PROMISE)
     return found
 
 

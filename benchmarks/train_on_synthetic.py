@@ -24,20 +24,15 @@ means. Intervals of 95 % draw blocks of neighbouring windows.
 
 from __future__ import annotations
 
-import argparse
-import json
-import platform
-import sys
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import presage
+from cells import keep_cell, read_cell, run_cells, say
 from presage.learning.cases import Case
 from presage.learning.outcomes import Outcome
 from presage.learning.search import Search, search_scorer
@@ -191,8 +186,10 @@ def learned(log: str, training: str, seed: int) -> dict[str, Any]:
 def compared(log: str) -> dict[str, Any]:
     """Return how trainings and rules compare with real jobs and with few, over the seeds that are done."""
     names, seeds = what_is_done(log)
-    tested = {name: np.array([read(f"{log}/{name}/{seed}")["slowdowns"] for seed in seeds]) for name in names}
-    tested |= {name: np.array([values]) for name, values in read(f"{log}/rules").items()}
+    tested = {
+        name: np.array([read_cell(CELLS, f"{log}/{name}/{seed}")["slowdowns"] for seed in seeds]) for name in names
+    }
+    tested |= {name: np.array([values]) for name, values in read_cell(CELLS, f"{log}/rules").items()}
     rows = {}
     for name, found in tested.items():
         rows[name] = {
@@ -254,56 +251,16 @@ def is_done(name: str) -> bool:
     return (CELLS / f"{name}.json").exists()
 
 
-def write(name: str, found: dict[str, Any]) -> None:
-    """Keep a cell."""
-    path = CELLS / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
-
-
-def read(name: str) -> dict[str, Any]:
-    """Return a cell that is there."""
-    found: dict[str, Any] = json.loads((CELLS / f"{name}.json").read_text())
-    return found
-
-
-def say(text: str) -> None:
-    """Tell who waits how far it is."""
-    print(time.strftime("%H:%M:%S"), text, file=sys.stderr, flush=True)
-
-
-def collect() -> dict[str, Any]:
-    """Return all that has been measured."""
-    return {
-        "benchmark": "train_on_synthetic",
-        "presage": presage.__version__,
-        "python": platform.python_version(),
-        "made": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "cells": {name: read(name) for name in cells() if is_done(name)},
-        "compared": {log: read(f"{log}/compared") for log in LOGS if is_done(f"{log}/compared")},
-    }
-
-
-def main() -> None:
-    """Run what is missing, and print all there is."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", default=[], help="only cells whose names begin so; repeatable")
-    parser.add_argument("--collect", action="store_true")
-    parser.add_argument("--out", type=Path, help="write the JSON there as well")
-    arguments = parser.parse_args()
-    for name, run in ({} if arguments.collect else cells()).items():
-        if not is_done(name) and name.startswith(tuple(arguments.only) or ""):
-            write(name, run())
-    # Cheap, and another seed may have come.
+def conclusions() -> dict[str, Any]:
+    """Compare what is done on each log, and keep that beside the cells."""
+    found = {}
     for log in LOGS:
         names, seeds = what_is_done(log)
         if is_done(f"{log}/rules") and seeds and {"real", "few-real"} <= set(names):
-            write(f"{log}/compared", compared(log))
-    text = json.dumps(collect(), indent=1)
-    print(text)
-    if arguments.out:
-        arguments.out.write_text(text + "\n")
+            found[log] = compared(log)
+            keep_cell(CELLS, f"{log}/compared", found[log])
+    return {"compared": found}
 
 
 if __name__ == "__main__":
-    main()
+    run_cells("train_on_synthetic", __doc__ or "", CELLS, cells(), conclude=conclusions)

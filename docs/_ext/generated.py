@@ -809,13 +809,15 @@ _RLSCHEDULER: dict[str, tuple[Callable[[], Iterable[Sequence[str]]], tuple[str, 
 
 
 def synthesizer_results(what: str, part: str = "") -> str:
-    """Return a part of what was measured of `families`, of `logs`, or what of the `goals` was reached."""
+    """Return a part of what was measured of `families`, `logs` or `shuffled`, or which `goals` were reached."""
     if not synthesizer_tables.measured():
         return synthesizer_tables.NONE
     if what == "goals":
         return _table(synthesizer_tables.goal_head(), synthesizer_tables.goal_rows())
-    make = synthesizer_tables.family_rows if what == "families" else synthesizer_tables.log_rows
-    return _table(synthesizer_tables.head(part), make(part))
+    if what == "shuffled":
+        return _table(synthesizer_tables.shuffled_head(), synthesizer_tables.shuffled_rows())
+    make = {"families": synthesizer_tables.family_rows, "private": synthesizer_tables.private_rows}
+    return _table(synthesizer_tables.head(part), make.get(what, synthesizer_tables.log_rows)(part))
 
 
 def train_on_synthetic_results(part: str, *which: str) -> str:

@@ -12,6 +12,7 @@ CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "policies"
 SITES = ("HPC2N", "KTH", "SDSC-SP2", "BLUE", "CTC", "Curie")
 POLICIES = {
     "index": "fixed index",
+    "default": "`default`, searched on the train parts of all six",
     "linear-others": "searched on the other five logs",
     "linear-own": "searched on the log's own past",
     "look-ahead": "look-ahead over rules",
