@@ -22,14 +22,35 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert heavy.isdisjoint(json.loads(loaded))
 
 
-def test_help_answers_within_half_a_second_of_cpu_time() -> None:
-    code = (
+SMALLEST_APP = """
+import typer
+app = typer.Typer()
+@app.command()
+def first(number: int = 1) -> None:
+    "Do one thing."
+@app.command()
+def second(number: int = 1) -> None:
+    "Do another."
+app()
+"""
+
+
+def cpu_s_of_help(code: str) -> float:
+    """Return the CPU seconds of a Python program that is asked for its help."""
+    watch = (
         "import resource, subprocess, sys;"
-        "subprocess.run([sys.executable, '-c', 'import presage.cli.main as m; m.run()', '--help'],"
-        " check=True, stdout=subprocess.DEVNULL);"
+        "subprocess.run([sys.executable, '-c', sys.argv[1], '--help'], check=True, stdout=subprocess.DEVNULL);"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime)"
     )
-    assert min(float(run_python(code)) for _ in range(3)) < 0.5
+    done = subprocess.run([sys.executable, "-c", watch, code], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def test_help_answers_almost_as_fast_as_that_of_the_smallest_program() -> None:
+    """A quarter of a second against an eighth: a ratio, because machines and what else they do differ."""
+    ours = "import presage.cli.main as m; m.run()"
+    ratios = [cpu_s_of_help(ours) / cpu_s_of_help(SMALLEST_APP) for _ in range(3)]
+    assert min(ratios) < 4
 
 
 def test_public_names_are_those_documented() -> None:

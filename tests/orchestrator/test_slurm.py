@@ -147,7 +147,7 @@ def test_a_training_past_its_limit_is_told_saves_and_is_done_by_the_next_jobs(si
 
 def test_a_training_works_on_lesser_nodes_until_better_ones_come(site: Site) -> None:
     (site.folder / "train.py").write_text(TRAINING)
-    somebody = ["sbatch", "--parsable", "-p", "better", "--exclusive", "--wrap", "sleep 250"]
+    somebody = ["sbatch", "--parsable", "-p", "better", "--exclusive", "-o", "/dev/null", "--wrap", "sleep 250"]
     site.slurm.run(somebody)
     better = Place("slurm", "better", walltime_s=50_000.0, memory_bytes=100 * MIB, work_s=10_000)
     main = replace(better, partition="main", work_s=40_000)

@@ -76,6 +76,19 @@ def test_one_process_answers_many_requests(tracer: Tracer, network_file: Path) -
     assert wide.device == "gpu"
 
 
+def test_a_file_is_that_of_the_folder_one_works_in(
+    tracer: Tracer, network_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = NETWORKS.replace("width=16", "width=20")
+    assert other != NETWORKS
+    (tmp_path / "train.py").write_text(other, encoding="utf-8")
+    found = []
+    for folder in (network_file.parent, tmp_path):
+        monkeypatch.chdir(folder)
+        found.append(tracer.profile(workload(Path("train.py"), "build")).parameter_count)
+    assert found == [8 * 16 + 16 + 16 * 4 + 4, 8 * 20 + 20 + 20 * 4 + 4]
+
+
 def test_errors_show_the_users_own_lines(tracer: Tracer, network_file: Path) -> None:
     with pytest.raises(InputError, match=r"train\.py, line \d+, in forward: return self\.inner\(row\)"):
         tracer.profile(workload(network_file, "Wrong"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -271,7 +273,21 @@ def _error(name: str, options: TrainingOptions) -> float:
     inputs = partial(network.inputs, options.batch)
     source = ObjectSource(network.build, lambda batch: inputs(), None)
     counted = trace_step(source, options, on_gpu=False).peak_bytes
-    return counted / measure_peak(network.build, inputs, options) - 1
+    return counted / _least_peak(network.build, inputs, options) - 1
+
+
+def _least_peak(
+    build: Callable[[], nn.Module], inputs: Callable[[], tuple[Any, ...]], options: TrainingOptions
+) -> int:
+    """Return the peak of real steps with the kernels that take least for themselves: processors differ in them."""
+    peaks = []
+    for enabled in (True, False):
+        with warnings.catch_warnings():
+            # Torch warns that its own way back to the former setting concerns Intel's GPUs.
+            warnings.simplefilter("ignore", UserWarning)
+            with torch.backends.mkldnn.flags(enabled=enabled):
+                peaks.append(measure_peak(build, inputs, options))
+    return min(peaks)
 
 
 @pytest.mark.parametrize(

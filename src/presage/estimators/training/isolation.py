@@ -16,6 +16,7 @@ import time
 import warnings
 from dataclasses import asdict
 from importlib.util import find_spec
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from presage.errors import (
@@ -77,6 +78,7 @@ class Tracer:
         _check_device(device)
         request = {
             "workload": asdict(workload), "device": device, "memory_limit_bytes": self.memory_limit_bytes,
+            "folder": str(Path.cwd()),
         }  # fmt: skip
         with self._lock:
             answer = self._ask(json.dumps(request), workload.model)

@@ -1,7 +1,8 @@
 """The process that traces: a request as one line of JSON on stdin, an answer as one line on stdout.
 
-A request is `{"workload": …, "device": "cpu" | "gpu", "memory_limit_bytes": …}`; an answer `{"profile": …}` or
-`{"error": {"code", "problem", "expected", "remedy"}}`. What the user's code prints goes to stderr.
+A request is `{"workload": …, "device": "cpu" | "gpu", "memory_limit_bytes": …, "folder": …}`; an answer
+`{"profile": …}` or `{"error": {"code", "problem", "expected", "remedy"}}`. Names of files are meant in the folder,
+another one in each request if need be. What the user's code prints goes to stderr.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def error_document(error: BaseException) -> dict[str, Any]:
 
 def _answer(request: dict[str, Any]) -> dict[str, Any]:
     try:
+        os.chdir(request["folder"])
         _limit_memory(int(request["memory_limit_bytes"]))
         workload = _WORKLOAD.validate_python(request["workload"])
         source = load_source(workload.model, workload.inputs, workload.input_kinds)
