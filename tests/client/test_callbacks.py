@@ -151,7 +151,7 @@ def test_of_progress_that_waits_only_the_newest_is_sent(hall: Hall) -> None:
     for number in range(1, 2001):
         kind = ("progress", "performance", "utilization", "checkpoint")[number % 4]
         sender.send(event(kind, number, done=number, total=2000, metrics={"loss": 1.0}))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # waiting for an answer to each would take hours
     hall.may_answer.set()
     sender.close()
     kinds = [each["kind"] for each in hall.told]
@@ -168,7 +168,7 @@ def test_where_nobody_listens_nothing_is_waited_for(tmp_path: Path) -> None:
     until(lambda: sender._is_silent)
     began = time.monotonic()
     sender.close()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 15  # the next try would be after 30 s
 
 
 def test_last_words_are_sent_when_the_program_ends(hall: Hall, tmp_path: Path) -> None:

@@ -126,12 +126,12 @@ def _settled(waits: Waits) -> None:
 def test_many_new_shapes_hold_a_plane_up_no_longer_than_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(room, "PATIENCE_S", 0.5)
     cluster = Telling(tmp_path)
     cluster.goes_on.clear()
     waits = Waits({"sim": cluster})
     began_s = time.monotonic()
     assert {waits(JOB, replace(PLACE, nodes=nodes)) for nodes in range(1, 41)} == {None}
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 10.0  # one by one they would take 20 s
     waits.close()
     cluster.goes_on.set()

@@ -34,7 +34,7 @@ REQUEST = make_training_request(Quantity.MEMORY)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[FakeTapis]:
-    with FakeTapis(nodes=4, rate=60) as fake:
+    with FakeTapis(nodes=4, rate=4) as fake:  # the minute that a job may take is enough for a busy machine
         fake.services.entry_points[PUBLISHED] = f"{sys.executable} -I {CONTAINERS / NAME / 'estimator.py'}"
         yield fake
 

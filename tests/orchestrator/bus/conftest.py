@@ -16,7 +16,7 @@ from presage.orchestrator.jobs import Order, Place
 from presage.orchestrator.store import Happened, Store
 from tests.orchestrator.bus.brokers import Broker, start_broker
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 ORDER = Order("train", "#!/bin/sh\n", (Place("sim", walltime_s=600.0),))
 KINDS = ("running", "progress", "performance", "utilization")
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
