@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from presage.cli import demo as demo_module
-from presage.cli._demo_chain import losses
+from presage.cli._demo_chain import losses, read_chain
 from presage.cli._demo_telling import sentence
 from presage.cli.demo import Demo
-from presage.client.events import Event
+from presage.client.events import EVENTS_FILE, Event, EventFile
 from presage.helper.places import running_service
 from tests.service.test_up import start
 
@@ -72,6 +72,22 @@ def test_what_is_lost_is_told_from_what_is_done_twice(
     happened: list[tuple[str, float]], expected: tuple[float, float]
 ) -> None:
     assert losses(told(*happened)) == expected
+
+
+def test_a_job_that_said_nothing_leaves_all_as_it_found_it(tmp_path: Path) -> None:
+    file = EventFile(tmp_path / EVENTS_FILE)
+    for done in (0.0, 9.0):
+        file.tell("progress", done=done, total=9)
+    begins = [datetime.now(UTC) + timedelta(seconds=shift) for shift in (-60, 60)]
+    sub_jobs = [
+        {
+            "number": number, "ending": "completed", "reason": "", "walltime_s": 5.0,
+            "start_time": begin.isoformat(), "end_time": (begin + timedelta(seconds=90)).isoformat(),
+        }
+        for number, begin in enumerate(begins, start=1)
+    ]  # fmt: skip
+    job = {"sub_jobs": sub_jobs, "created_at": begins[0].isoformat(), "phase": "completed", "reason": ""}
+    assert [(link.done_before, link.done_after) for link in read_chain(job, tmp_path).links] == [(0, 9), (9, 9)]
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,11 @@ def _settled(amount: float) -> float:
 def _link(sub_job: dict[str, Any], events: list[Event]) -> Link:
     begin = datetime.fromisoformat(sub_job["start_time"])
     end = datetime.fromisoformat(sub_job["end_time"]) if sub_job["end_time"] else None
-    told = [
-        float(event.values["done"])
-        for event in events
-        if event.time >= begin and (end is None or event.time <= end) and event.values.get("done") is not None
-    ]
+    dones = [(event.time, float(event.values["done"])) for event in events if event.values.get("done") is not None]
+    told = [done for time, done in dones if begin <= time <= (end or time)]
+    # A job that was over before it could say anything leaves all as it found it.
+    found = ([0.0] + [done for time, done in dones if time < begin])[-1]
     return Link(
         sub_job["number"], sub_job["ending"], sub_job["reason"], sub_job["walltime_s"],
-        (end - begin).total_seconds() if end else 0.0, told[0] if told else 0.0, told[-1] if told else 0.0,
+        (end - begin).total_seconds() if end else 0.0, told[0] if told else found, told[-1] if told else found,
     )  # fmt: skip
