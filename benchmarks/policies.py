@@ -6,7 +6,9 @@ interrupted run goes on with the first cell that is missing.
 Protocol: HPC2N, KTH-SP2, SDSC-SP2, SDSC-BLUE, CTC-SP2 and CEA-Curie (its last 120,000 jobs), cleaned by
 `learning`: runs end at their limits. The last 40 % are the test, in one run from an empty machine; choices are
 made on 30-60 %. Run times are forecast by networks that have never seen the log: those of
-benchmarks/foundation.py, which must have run. Reservations go by requests everywhere.
+benchmarks/foundation.py, which must have run. In the cells of `tuned`, these were fine-tuned on the log's own past
+before: for 30-60 % on what was known at 30 %, for the test on what was known at 60 %. Reservations go by requests
+everywhere.
 
     python benchmarks/policies.py                      # what is missing
     python benchmarks/policies.py --only paired/KTH
@@ -18,7 +20,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
@@ -35,6 +37,7 @@ from presage.learning.evaluation import Schedule
 from presage.learning.forecasts import forecast_runs
 from presage.learning.learned_policy import LearnedPolicy
 from presage.learning.outcomes import Outcome, ratio_of
+from presage.learning.relearning import relearn_runs
 from presage.learning.search import Search, search_scorer
 from presage.learning.static_rules import FIRST_COME, HIGH_LOAD, best_static, label, static_deciders
 from presage.policies.queue_decision import Queue
@@ -50,7 +53,6 @@ from presage.traces.cleaning import clean
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from presage.foundation.model import Tower
     from presage.traces import Trace
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,8 +80,24 @@ LOOKING = LookAhead()
 SEEDS = {
     "paired": (0, 1, 2), "policy/index": (0, 1, 2), "policy/default": (0, 1, 2), "policy/linear-others": (0, 1),
     "policy/linear-own": (0,), "policy/look-ahead": (0,),
+    "tuned/paired": (0, 1, 2), "tuned/policy/index": (0, 1, 2), "tuned/policy/default": (0, 1, 2),
 }  # fmt: skip
 """What is measured on each log → seeds of the networks that forecast, and of the search."""
+TUNED = "tuned/"
+
+
+@dataclass(frozen=True)
+class Forecaster:
+    """Who forecasts run times: networks of a seed, as they are or fine-tuned on the log's own past."""
+
+    seed: int = 0
+    is_tuned: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.seed}{'-tuned' if self.is_tuned else ''}"
+
+
+PLAIN = Forecaster()
 
 
 def read(site: str) -> Trace:
@@ -88,11 +106,11 @@ def read(site: str) -> Trace:
 
 
 @cache
-def case(site: str, seed: int = 0) -> Case:
+def case(site: str, by: Forecaster) -> Case:
     """Return a log from 30 % on, with forecasts; made once, and kept in the working folder."""
-    path = WORK / f"case-{site}-{seed}.npz"
+    path = WORK / f"case-{site}-{by}.npz"
     if not path.exists():
-        make_case(site, seed, path)
+        make_case(site, by, path)
     with np.load(path) as held:
         arrays = {name: held[name] for name in held.files}
     names = ("submit_ms", "run_ms", "limit_ms", "estimate_ms", "plan_ms", "processors")
@@ -101,12 +119,14 @@ def case(site: str, seed: int = 0) -> Case:
     return Case(site, jobs, int(arrays["machine"]), arrays["users"], forecasts)
 
 
-def make_case(site: str, seed: int, path: Path) -> None:
+def make_case(site: str, by: Forecaster, path: Path) -> None:
     """Forecast a log, and keep what came of it."""
     trace = read(site)
     latest = min(LATEST, len(trace)) if site == "Curie" else len(trace)
-    begin = len(trace) - latest + int(TRAIN[0] * latest)
-    made = case_of(trace, network(site, seed), first=(begin + 0.5) / len(trace))
+    train, test = ((len(trace) - latest + int(part[0] * latest) + 0.5) / len(trace) for part in (TRAIN, TEST))
+    model = networks(site, by.seed)
+    towers = relearn_runs(trace, model, (train, test), seed=by.seed) if by.is_tuned else model.towers[Task.RUN]
+    made = case_of(trace, towers, first=train)
     path.parent.mkdir(parents=True, exist_ok=True)
     jobs = {name: getattr(made.jobs, name) for name in made.jobs.__dataclass_fields__}
     told = {name: getattr(made.forecasts, name) for name in made.forecasts.__dataclass_fields__}
@@ -115,23 +135,23 @@ def make_case(site: str, seed: int, path: Path) -> None:
     unfinished.replace(path)
 
 
-def network(site: str, seed: int) -> Tower:
-    """Return a network for run times that has never seen the log."""
-    return Model.load(NETWORKS / f"{SITES[site][1]}-run-{seed}-1500.safetensors").towers[Task.RUN]
+def networks(site: str, seed: int) -> Model:
+    """Return a model of run times that has never seen the log."""
+    return Model.load(NETWORKS / f"{SITES[site][1]}-run-{seed}-1500.safetensors")
 
 
-def part(site: str, shares: tuple[float, float], load: float | None = None, seed: int = 0) -> Case:
+def part(site: str, shares: tuple[float, float], load: float | None = None, by: Forecaster = PLAIN) -> Case:
     """Return a part of a log, given by shares of the whole, as it is or at a load."""
     first, last = ((share - TRAIN[0]) / (1 - TRAIN[0]) for share in shares)
-    chosen = case(site, seed).between(first, last)
+    chosen = case(site, by).between(first, last)
     return chosen if load is None else chosen.at_load(load)
 
 
-def paired(site: str, seed: int) -> dict[str, Any]:
+def paired(site: str, by: Forecaster) -> dict[str, Any]:
     """Measure what forecasts alone do: the same rule and guard by requests, by forecasts and by the truth."""
     found: dict[str, Any] = {}
     for name, load in LOADS.items():
-        test = part(site, TEST, load, seed)
+        test = part(site, TEST, load, by)
         rows = {}
         for rule in PAIRED_RULES:
             for guard in GUARDS:
@@ -165,23 +185,23 @@ def static(site: str) -> dict[str, Any]:
     return found
 
 
-def policy(site: str, name: str, seed: int) -> dict[str, Any]:
+def policy(site: str, name: str, by: Forecaster) -> dict[str, Any]:
     """Measure a policy on the test part against the picked rule and against first come, first served."""
-    learned = policy_of(site, name, seed)
+    learned = policy_of(site, name, by.seed)
     picked = pick(site)
     found: dict[str, Any] = {"weights": dict(zip(OF_THE_JOB, learned.scorer.weights.tolist(), strict=True))}
     for load_name, load in LOADS.items():
-        test = part(site, TEST, load, seed)
+        test = part(site, TEST, load, by)
         line, rule = Schedule.of(test, FIRST_COME), Schedule.of(test, picked)
         for watched in (False, True):
             own = Schedule.of(test, replace(learned, watches=watched))
             found[mode := f"{load_name}{' watched' if watched else ''}"] = compared(own, rule, line)
             say(f"{site} {name} {mode} {found[mode]['ratio_to_static']:.3f}, by requests {own.by_requests:.2f}")
-    found["windows"] = in_windows(lambda case: case.run(learned.decider), picked, part(site, TEST, None, seed))
+    found["windows"] = in_windows(lambda case: case.run(learned.decider), picked, part(site, TEST, None, by))
     return found
 
 
-def look_ahead(site: str, seed: int) -> dict[str, Any]:
+def look_ahead(site: str, by: Forecaster) -> dict[str, Any]:
     """Measure look-ahead over rules and the index by forecasts, in the same way."""
     picked, found = pick(site), {}
 
@@ -189,12 +209,12 @@ def look_ahead(site: str, seed: int) -> dict[str, Any]:
         return schedule_looking_ahead(case.jobs, case.processors, LOOKING, [case.forecasts], users=case.users)[0]
 
     for load_name, load in LOADS.items():
-        test = part(site, TEST, load, seed)
+        test = part(site, TEST, load, by)
         line, rule = Schedule.of(test, FIRST_COME), Schedule.of(test, picked)
         own = Schedule.from_starts("look-ahead", test, starts(test))
         found[load_name] = compared(own, rule, line)
         say(f"{site} look-ahead {load_name} {found[load_name]['ratio_to_static']:.3f}")
-    found["windows"] = in_windows(starts, picked, part(site, TEST, None, seed))
+    found["windows"] = in_windows(starts, picked, part(site, TEST, None, by))
     return found
 
 
@@ -255,7 +275,7 @@ GENERATIONS = {"linear": 40, "mlp": 60, "attention": 60}
 
 def training_cases(site: str, seed: int, *, whole: bool) -> list[Case]:
     """Return what is searched on: the train part of a log at two loads, in stretches if it is one of several."""
-    train = part(site, TRAIN, None, seed)
+    train = part(site, TRAIN, None, Forecaster(seed))
     if whole:
         return [train, train.at_load(0.75), train.at_load(HIGH_LOAD)]
     length = min(len(train), 8_000)
@@ -270,8 +290,8 @@ def online(site: str, name: str, seed: int) -> dict[str, Any]:
     two rounds agree, the forecasts are those that the policy itself would have seen.
     """
     learned, picked = policy_of(site, name, seed), pick(site)
-    trace, tower = read(site), network(site, seed)
-    known = case(site, seed)
+    trace, tower = read(site), networks(site, seed).towers[Task.RUN]
+    known = case(site, Forecaster(seed))
     first = len(trace) - len(known)
     found: dict[str, Any] = {"rounds": []}
     for round_at in range(ROUNDS):
@@ -279,7 +299,8 @@ def online(site: str, name: str, seed: int) -> dict[str, Any]:
             lived = with_lives(trace, first, known.run(learned.decider), known.jobs.run_ms)
             known = replace(known, forecasts=forecast_runs(lived, tower, first=first))
         test = replace(
-            part(site, TEST, None, seed), forecasts=known.forecasts.select(slice(-len_of_test(known), None))
+            part(site, TEST, None, Forecaster(seed)),
+            forecasts=known.forecasts.select(slice(-len_of_test(known), None)),
         )
         ratio, interval = ratio_of(
             Outcome.of(test, test.run(learned.decider)), Outcome.of(test, test.run(picked, "requested"))
@@ -385,10 +406,12 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
 
 def measure(name: str, site: str, seed: int) -> dict[str, Any]:
     """Measure forecasts alone, look-ahead or a policy on a log, with forecasts by the networks of a seed."""
+    by = Forecaster(seed, name.startswith(TUNED))
+    name = name.removeprefix(TUNED)
     if name == "paired":
-        return paired(site, seed)
+        return paired(site, by)
     policy_name = name.partition("/")[2]
-    return look_ahead(site, seed) if policy_name == "look-ahead" else policy(site, policy_name, seed)
+    return look_ahead(site, by) if policy_name == "look-ahead" else policy(site, policy_name, by)
 
 
 def partial_say(site: str, name: str) -> Callable[[int, int, float], None]:

@@ -11,12 +11,16 @@ from typing import Any
 CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "policies"
 SITES = ("HPC2N", "KTH", "SDSC-SP2", "BLUE", "CTC", "Curie")
 POLICIES = {
-    "index": "fixed index",
-    "default": "`default`, searched on the train parts of all six",
-    "linear-others": "searched on the other five logs",
-    "linear-own": "searched on the log's own past",
-    "look-ahead": "look-ahead over rules",
+    "policy/index": "fixed index",
+    "tuned/policy/index": "fixed index, forecasts fine-tuned",
+    "policy/default": "`default`, searched on the train parts of all six",
+    "tuned/policy/default": "`default`, forecasts fine-tuned",
+    "policy/linear-others": "searched on the other five logs",
+    "policy/linear-own": "searched on the log's own past",
+    "policy/look-ahead": "look-ahead over rules",
 }
+"""Where the cells of a policy are → what it is called."""
+PAIRED = {"paired": "forecasts", "tuned/paired": "forecasts, fine-tuned"}
 MODES = {
     "native": "native load", "native watched": "native load, self-watch", "0.9": "load 0.9",
     "0.9 watched": "load 0.9, self-watch", "windows": "24 windows of 1024 jobs",
@@ -62,23 +66,27 @@ def paired_rows() -> list[tuple[str, ...]]:
     """Return what forecasts alone do, and the truth, by log; then how far forecasts go towards the truth."""
     rows = []
     for mode in ("native", "0.9"):
-        by_what = {
-            what: [over_seeds("paired", site, mode, what) for site in SITES] for what in ("forecast", "actual")
-        }
-        if not all(by_what["forecast"]):
-            continue
-        for what, name in (("forecast", "forecasts"), ("actual", "true run times (bound)")):
-            values = by_what[what]
-            middle = geo_mean([mean(each) for each in values])
-            rows.append((MODES[mode], name, *map(told, values), f"**{middle:.2f}**"))
-        shares = [
-            (1 - mean(forecast)) / (1 - mean(actual))
-            for forecast, actual in zip(by_what["forecast"], by_what["actual"], strict=True)
-        ]
-        rows.append(
-            (MODES[mode], "share of the way", *(f"{share:.0%}" for share in shares), f"{mean(shares):.0%}")
-        )
+        truth = [over_seeds("paired", site, mode, "actual") for site in SITES]
+        shares = []
+        for name, says in PAIRED.items():
+            values = [over_seeds(name, site, mode, "forecast") for site in SITES]
+            if not all(values):
+                continue
+            rows.append((MODES[mode], says, *map(told, values), _geo_mean_of(values)))
+            way = [
+                (1 - mean(forecast)) / (1 - mean(actual)) for forecast, actual in zip(values, truth, strict=True)
+            ]
+            shares.append(
+                (MODES[mode], f"share of the way, {says}", *(f"{one:.0%}" for one in way), f"{mean(way):.0%}")
+            )
+        if all(truth):
+            rows.append((MODES[mode], "true run times (bound)", *map(told, truth), _geo_mean_of(truth)))
+        rows += shares
     return rows
+
+
+def _geo_mean_of(values: list[list[float]]) -> str:
+    return f"**{geo_mean([mean(each) for each in values]):.2f}**"
 
 
 def static_rows() -> list[tuple[str, ...]]:
@@ -109,14 +117,14 @@ def policy_rows(mode: str) -> list[tuple[str, ...]]:
     """Return the ratio of each policy to the picked rule, with the interval of the first seed."""
     rows = []
     for name, says in POLICIES.items():
-        ratios = [over_seeds(f"policy/{name}", site, mode, "ratio_to_static") for site in SITES]
+        ratios = [over_seeds(name, site, mode, "ratio_to_static") for site in SITES]
         if not all(ratios):
             continue
-        intervals = [over_seeds(f"policy/{name}", site, mode, "ci95")[0] for site in SITES]
+        intervals = [over_seeds(name, site, mode, "ci95")[0] for site in SITES]
         cells = [
             f"{told(ratio)} [{low:.2f}, {high:.2f}]" for ratio, (low, high) in zip(ratios, intervals, strict=True)
         ]
-        rows.append((says, *cells, f"**{geo_mean([mean(ratio) for ratio in ratios]):.2f}**"))
+        rows.append((says, *cells, _geo_mean_of(ratios)))
     return rows
 
 
@@ -125,7 +133,7 @@ def fcfs_rows(name: str) -> list[tuple[str, ...]]:
     rows = []
     for mode in ("native", "native watched", "0.9 watched"):
         for key, says in FIGURES.items():
-            ratios = [over_seeds(f"policy/{name}", site, mode, "to_fcfs", key) for site in SITES]
+            ratios = [over_seeds(name, site, mode, "to_fcfs", key) for site in SITES]
             if not all(ratios):
                 return rows
             middle = geo_mean([max(mean(ratio), 1e-9) for ratio in ratios])

@@ -41,6 +41,26 @@ def test_evaluate_judges_the_default_policy_by_the_best_rule(presage: Presage, l
     assert low <= result.document["ratio_to_best_static"] <= high
 
 
+def test_forecasts_of_a_model_that_learnt_the_log_before(presage: Presage, log: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    plain, tuned = (
+        presage("policy", "compare", "--trace", log, "--policies", "fcfs,index", *more, "--json").document
+        for more in ([], ["--finetune"])
+    )
+    rows = {name: [each[name] for each in (plain, tuned)] for name in ("jobs", "load")}
+    assert all(first == second for first, second in rows.values())
+    assert plain["policies"][0] == tuned["policies"][0]  # who goes by no forecast
+    assert set(plain["policies"][1]) == set(tuned["policies"][1])
+
+
+def test_fine_tuning_without_torch_is_told(presage: Presage, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("presage.foundation.requirements.find_spec", lambda _: None)
+    monkeypatch.setattr("presage.foundation.requirements.require_numba", lambda: None)
+    told = presage("policy", "evaluate", "--trace", log, "--finetune")
+    assert told.exit_code == 4
+    assert "presage[torch]" in told.err
+
+
 def test_look_ahead_is_judged_by_its_name(presage: Presage, log: Path) -> None:
     told = presage("policy", "evaluate", "--policy", "look-ahead", "--trace", log, "--json").document
     assert told["policy"] == "look-ahead"

@@ -37,6 +37,12 @@ PolicyName = Annotated[
 Split = Annotated[
     float, typer.Option("--split", min=0.05, max=0.95, help="The share of the log before the part that is judged.")
 ]
+Finetune = Annotated[
+    bool,
+    typer.Option(
+        "--finetune", help="Forecast by a model fine-tuned on the log itself, before that part. Needs torch."
+    ),
+]
 
 
 @app.command()
@@ -44,6 +50,7 @@ def evaluate(
     trace: Traces,
     policy: PolicyName = "default",
     split: Split = 0.6,
+    finetune: Finetune = False,
     high_load: Annotated[
         bool, typer.Option("--high-load", help="Let jobs come so fast that the load of that part is 0.9.")
     ] = False,
@@ -63,11 +70,13 @@ def evaluate(
     the policy has the lower mean bounded slowdown; `ci95` is its interval over blocks of 1024 jobs.
 
     Example: presage policy evaluate --policy default --trace log.swf.gz --split 0.6 --json
+
+    Example: presage policy evaluate --policy default --trace log.swf.gz --finetune
     """
     from presage.learning.evaluation import evaluate_policy
 
     chosen = _policy(policy, watch=watch)
-    before, test = _parts(trace, split, processors, model, format, time_zone)
+    before, test = _parts(trace, split, processors, model, format, time_zone, finetune=finetune)
     document = evaluate_policy(chosen, before, test, high_load=high_load).as_dict()
     if json:
         emit_json(document)
@@ -82,6 +91,7 @@ def compare(
         str, typer.Option("--policies", help="What to compare, like default,index,saf/A,fcfs; comma-separated.")
     ] = "default,index,lxf/A,saf/A,sjf,fcfs",
     split: Split = 0.6,
+    finetune: Finetune = False,
     processors: Processors = None,
     model: ModelFile = None,
     format: Format = None,  # noqa: A002
@@ -96,7 +106,7 @@ def compare(
     from presage.learning.outcomes import ratio_of
 
     chosen = [_policy(name) for name in names_in(policies, "--policies")]
-    _, test = _parts(trace, split, processors, model, format, time_zone)
+    _, test = _parts(trace, split, processors, model, format, time_zone, finetune=finetune)
     schedules = []
     with progress("simulating", len(chosen)) as advance:
         for each in chosen:
@@ -511,12 +521,19 @@ def _parts(
     model: str | None,
     format_name: str | None,
     time_zone: str | None,
+    *,
+    finetune: bool = False,
 ) -> tuple[Case, Case]:
-    """Return the parts of a log before and behind the split; what lies far before it is only remembered."""
+    """Return the parts of a log before and behind the split; what lies far before it is only remembered.
+
+    With `finetune`, each part is forecast by a model that was fine-tuned on what was known when it began.
+    """
     from presage.learning.evaluation import split_case
 
-    case = _case(files, split / 2, processors, model, format_name, time_zone)
-    return split_case(case, split, split / 2)
+    first = split / 2
+    relearn_at = (first, split) if finetune else ()
+    case = _case(files, first, processors, model, format_name, time_zone, relearn_at)
+    return split_case(case, split, first)
 
 
 def _case(
@@ -526,6 +543,7 @@ def _case(
     model: str | None,
     format_name: str | None,
     time_zone: str | None,
+    relearn_at: tuple[float, ...] = (),
 ) -> Case:
     from presage.cli._cases import forecast_case
     from presage.cli.model import load_model
@@ -534,7 +552,7 @@ def _case(
     forecaster = load_model(model)
     trace = read_files(files, format_name, time_zone)
     trace = clean(trace if processors is None else trace.with_processors(processors), ["learning"])
-    return forecast_case(trace, forecaster, processors=processors, first=first)
+    return forecast_case(trace, forecaster, processors=processors, first=first, relearn_at=relearn_at)
 
 
 def _interval(ends: list[float | None]) -> str:

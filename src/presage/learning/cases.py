@@ -16,7 +16,7 @@ from presage.simulator.jobs import Jobs, jobs_of
 from presage.simulator.simulation import machine_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
@@ -111,7 +111,7 @@ def digest_of(*arrays: Any) -> str:
 
 def case_of(
     trace: Trace,
-    tower: Tower,
+    tower: Tower | Mapping[int, Tower],
     *,
     processors: int | None = None,
     first: float = 0.0,
@@ -119,8 +119,9 @@ def case_of(
 ) -> Case:
     """Return the jobs of a trace from a share of it on, each forecast as it was submitted.
 
-    Raises InputError if jobs lack what a simulation needs or are too few, UsageError if `first` is no share or
-    nobody says how large the machine is.
+    Of several networks, each forecasts from the job with its number on (see `relearning`). Raises InputError if
+    jobs lack what a simulation needs or are too few, UsageError if `first` is no share or nobody says how large
+    the machine is.
     """
     if not 0 <= first < 1:
         raise UsageError(f"A trace cannot begin at {first} of itself", expected="a share from 0 up to 1")

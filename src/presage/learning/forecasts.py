@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,13 +43,19 @@ def of_curves(curves: Floats, limit_s: Floats) -> RunForecasts:
 
 
 def forecast_runs(
-    trace: Trace, tower: Tower, *, first: int = 0, progress: Callable[[int, int], None] | None = None
+    trace: Trace,
+    tower: Tower | Mapping[int, Tower],
+    *,
+    first: int = 0,
+    progress: Callable[[int, int], None] | None = None,
 ) -> RunForecasts:
     """Forecast the run of every job from `first` on, as it was submitted, from what the log knew by then.
 
-    A job of which the log does not know when it was there is taken to last as long as it may. `progress` is told
-    the jobs done and to do.
+    Of several networks, each forecasts from the job with its number on. A job of which the log does not know when
+    it was there is taken to last as long as it may. `progress` is told the jobs done and to do.
     """
+    towers = tower if isinstance(tower, Mapping) else {0: tower}
+    begins = np.array(sorted(towers))
     told, limits_s = RunForecasts.certain(jobs_of(trace, kill=True).limit_ms / 1000), _limits_s(trace)
     history = history_of(trace)
     begin = max(0, first - CONTEXT_JOBS)
@@ -58,8 +65,11 @@ def forecast_runs(
     rows = np.flatnonzero(at_of >= first)
     for done in range(0, len(rows), CHUNK_JOBS):
         chunk = rows[done : done + CHUNK_JOBS]
-        curves, _ = tower.answers(examples, chunk)
-        told.write(at_of[chunk], of_curves(curves, limits_s[at_of[chunk]]))
+        whose = begins[np.searchsorted(begins, at_of[chunk], side="right") - 1]
+        for begin in np.unique(whose):
+            own = chunk[whose == begin]
+            curves, _ = towers[int(begin)].answers(examples, own)
+            told.write(at_of[own], of_curves(curves, limits_s[at_of[own]]))
         if progress:
             progress(min(done + CHUNK_JOBS, len(rows)), len(rows))
     return told.select(slice(first, None))

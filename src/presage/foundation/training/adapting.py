@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 
 from presage.errors import InputError
 from presage.foundation.lineage import finetuned, learning
@@ -53,21 +54,27 @@ def adapt(
     steps: int | None = None,
     latest: int = 50_000,
     seed: int = 0,
+    only: Task | None = None,
+    until_ms: int | None = None,
     on_progress: Callable[[float], None] = lambda _share: None,
 ) -> Adapted:
     """Fine-tune on the first nine tenths of the last `latest` jobs, and judge by the rest.
 
-    Each network makes the steps of its course unless `steps` says how many. `on_progress` is told by how much the
-    whole advances with each step. Raises InputError if too few jobs ended.
+    With `only`, the networks of other tasks stay as they are; with `until_ms`, nothing is learnt that was not
+    known by then. Each network makes the steps of its course unless `steps` says how many. `on_progress` is told
+    by how much the whole advances with each step. Raises InputError if too few jobs ended.
     """
+    if until_ms is not None:
+        trace = trace.with_jobs(trace.jobs.filter(pl.col("submit_ms") < until_ms))
     history = history_of(trace)
+    until_s = np.inf if until_ms is None else (until_ms - history.origin_ms) / 1000
     first = max(0, len(history) - latest)
     later = in_between(history, 0.3, np.random.default_rng(seed), first)
     examples = examples_of(history, Questions.merged(at_submits(history, first), later), first)
-    tasks = [task for task in Task if task is Task.RUN or history.has_waits]
+    tasks = [task for task in Task if (task is Task.RUN or history.has_waits) and only in (None, task)]
     towers, results, networks = dict(model.towers), {}, {}
     for task in tasks:
-        learn, judge = _parts(examples, task)
+        learn, judge = _parts(examples, task, until_s)
         if len(learn) + len(judge) < FEWEST:
             raise InputError(
                 f"Only {len(learn) + len(judge)} jobs of the log can be learnt from",
@@ -87,13 +94,12 @@ def adapt(
     return Adapted(Model(towers, about), results, history.notes)
 
 
-def _parts(examples: Examples, task: Task) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _parts(examples: Examples, task: Task, until_s: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows to learn from, whose outcomes were known when the others begin, and rows to judge by."""
-    targets, questions = targets_of(examples, task), examples.questions
-    usable = np.flatnonzero(targets.usable)
-    split_s = questions.time_s[usable[int(LEARNT_FROM * len(usable))]] if len(usable) else 0.0
-    history = examples.history
+    targets, questions, history = targets_of(examples, task), examples.questions, examples.history
     known_s = (history.start_s if task is Task.WAIT else history.end_s)[questions.asked]
+    usable = np.flatnonzero(targets.usable & ((known_s < until_s) | np.isinf(until_s)))
+    split_s = questions.time_s[usable[int(LEARNT_FROM * len(usable))]] if len(usable) else 0.0
     before = questions.time_s < split_s
     learn = usable[before[usable] & (known_s[usable] < split_s)]
     is_judge = ~before & (questions.kinds == SUBMITTED) & ~targets.is_censored
