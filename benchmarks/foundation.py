@@ -36,7 +36,7 @@ from presage.foundation.baselines.simulation import Simulation
 from presage.foundation.evaluation import answer_test, failure_scores
 from presage.foundation.mixture import log_quantiles
 from presage.foundation.model import Model
-from presage.foundation.scoring import Split, score, split_of
+from presage.foundation.scoring import Split, area_under_roc, average_precision, score, split_of
 from presage.foundation.training.corpus import Corpus, Source
 from presage.foundation.training.finetuning import COURSES, error_of, finetune_tower
 from presage.foundation.training.loop import Recipe, train
@@ -48,6 +48,7 @@ from presage.foundation.view.examples import Examples, Questions, at_submits, ex
 from presage.foundation.view.jobs import JobHistory, history_of
 from presage.foundation.view.targets import targets_of
 from presage.foundation.view.tasks import Task
+from presage.simulator.bootstrap import Draws
 from presage.traces import read_trace
 
 if TYPE_CHECKING:
@@ -221,6 +222,16 @@ def finetuned(tower: Tower, site: str, part: Split, seed: int) -> dict[str, Any]
 
 def boosting(fold: str, task: Task) -> dict[str, Any]:
     """Train boosting on the same numbers of the same other sites, and measure on the sites of the fold."""
+    parts = boosted_on(fold, task)
+    model = Boosting()
+    model.fit(parts, task)
+    if task is Task.RUN:
+        model.fit_failures(parts)
+    return {"trained_on": trained_on(fold), "sites": {site: _scores(model, site, task) for site in held_out(fold)}}
+
+
+def boosted_on(fold: str, task: Task) -> list[tuple[Examples, NDArray[np.int64]]]:
+    """Return what boosting learns from: as many questions at submits of each other site."""
     rng = np.random.default_rng(0)
     parts = []
     for site in trained_on(fold):
@@ -228,11 +239,48 @@ def boosting(fold: str, task: Task) -> dict[str, Any]:
         rows = rows[examples(site).questions.kinds[rows] == 0]
         rows = rows[~targets_of(examples(site), task).is_censored[rows]]
         parts.append((examples(site), np.sort(rng.choice(rows, min(ROWS_PER_SITE, len(rows)), replace=False))))
-    model = Boosting()
-    model.fit(parts, task)
-    if task is Task.RUN:
-        model.fit_failures(parts)
-    return {"trained_on": trained_on(fold), "sites": {site: _scores(model, site, task) for site in held_out(fold)}}
+    return parts
+
+
+def failures(fold: str, steps: int) -> dict[str, Any]:
+    """Measure how sure it is that a network ranks failures better than boosting does: over blocks of jobs."""
+    tower, _ = pretrained(fold, Task.RUN, 0, steps)
+    boosted = Boosting()
+    boosted.fit_failures(boosted_on(fold, Task.RUN))
+    sites = {}
+    for site in held_out(fold):
+        rows = split(site, Task.RUN).test
+        rows = rows[targets_of(examples(site), Task.RUN).end[rows] >= 0]
+        failed = targets_of(examples(site), Task.RUN).end[rows] > 0
+        if 0 < failed.sum() < len(failed):
+            _, chances = tower.answers(examples(site), rows)
+            assert chances is not None  # networks for run times tell ends
+            sites[site] = {
+                "jobs": len(rows), "failures": int(failed.sum()),
+                **_differences(1 - chances[:, 0], boosted.failures(examples(site), rows), failed),
+            }  # fmt: skip
+            say(f"{site} {sites[site]}")
+    return {"sites": sites}
+
+
+def _differences(
+    ours: NDArray[np.float64], theirs: NDArray[np.float64], failed: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Return by how much our figures are higher, with the 95 % intervals."""
+    draws = Draws.of(len(failed))
+    drawn = [np.repeat(np.arange(len(failed)), times.astype(int)[draws.block_of]) for times in draws.times]
+    found = {}
+    for name, figure in (("auroc", area_under_roc), ("auprc", average_precision)):
+        values = [_higher(figure, ours[rows], theirs[rows], failed[rows]) for rows in drawn]
+        found[name] = {
+            "higher_by": _higher(figure, ours, theirs, failed), "ci95": draws.interval(np.array(values)),
+        }  # fmt: skip
+    return found
+
+
+def _higher(figure: Callable[..., float | None], ours: Any, theirs: Any, failed: Any) -> float:
+    one, other = figure(ours, failed), figure(theirs, failed)
+    return np.nan if one is None or other is None else one - other
 
 
 def in_site(site: str, task: Task) -> dict[str, Any]:
@@ -378,6 +426,7 @@ def cells(seeds: list[int], steps: int) -> Iterator[tuple[str, Callable[[], dict
             for fold in folds:
                 for task in Task:
                     yield f"boosting/{fold}/{task}", partial(boosting, fold, task)
+                yield f"failures/{fold}/run", partial(failures, fold, steps)
     for site in ("KTH", "Curie", "BLUE"):
         for task in Task:
             yield f"context/{site}/{task}", partial(context, site, task, steps)

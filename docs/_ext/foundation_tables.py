@@ -113,6 +113,24 @@ def failure_rows() -> list[tuple[str, ...]]:
     return rows
 
 
+def sureness_rows() -> list[tuple[str, ...]]:
+    """Return by how much failures are ranked better than by boosting from other sites, and how sure that is."""
+    rows = []
+    for sites in GROUPS.values():
+        for site in sites:
+            found = cell(f"failures/{fold_of(site)}/run").get("sites", {}).get(site)
+            if found:
+                figures = (found[name] for name in ("auroc", "auprc"))
+                told_by = (f"{each['higher_by']:+.3f} {_interval(each['ci95'])}" for each in figures)
+                rows.append((site, f"{found['jobs']:,}", f"{found['failures']:,}", *told_by))
+    return rows
+
+
+def _interval(ends: list[float | None]) -> str:
+    low, high = ends
+    return "" if low is None or high is None else f"[{low:+.3f}, {high:+.3f}]"
+
+
 def losses() -> list[tuple[str, ...]]:
     """Return every site and task on which some other forecaster has the smaller error."""
     rows = []

@@ -710,6 +710,10 @@ _FOUNDATION: dict[str, tuple[Callable[..., Iterable[Sequence[str]]], tuple[str, 
         foundation_tables.failure_rows,
         ("site", "**AUROC, model**", "user-ema", *_BOOSTED, "**AUPRC, model**", "user-ema", *_BOOSTED),
     ),
+    "sureness": (
+        foundation_tables.sureness_rows,
+        ("site", "jobs", "failures", "AUROC, model − boosting", "AUPRC, model − boosting"),
+    ),
     "seconds": (
         foundation_tables.seconds_rows,
         ("site", "**model, zero-shot**", *_BOOSTED, "refitted", "model, fine-tuned"),
