@@ -71,10 +71,22 @@ class Case:
 
     def windows(self, count: int, jobs: int = WINDOW_JOBS) -> list[Case]:
         """Return windows that begin at even distances, as many as asked for, also if they overlap."""
+        return [self.select(slice(begin, begin + jobs)) for begin in self._begins(count, jobs)]
+
+    def in_windows(self, count: int, jobs: int = WINDOW_JOBS) -> Case:
+        """Return the same windows as one case: each comes when the one before is over, whatever the order was."""
+        begins = self._begins(count, jobs)
+        chosen = self.select((begins[:, None] + np.arange(jobs)).ravel())
+        submit_ms = chosen.jobs.submit_ms.reshape(count, jobs)
+        # Even if its jobs ran one by one, from the last submit on.
+        over_ms = submit_ms[:, -1] - submit_ms[:, 0] + chosen.jobs.run_ms.reshape(count, jobs).sum(axis=1) + 1
+        apart_ms = submit_ms - submit_ms[:, :1] + (np.cumsum(over_ms) - over_ms)[:, None]
+        return replace(chosen, jobs=replace(chosen.jobs, submit_ms=apart_ms.ravel()))
+
+    def _begins(self, count: int, jobs: int) -> Ints:
         if len(self) < jobs:
             raise InputError(f"There are {len(self):,} jobs for windows of {jobs:,}", remedy="Use a longer log")
-        begins = np.linspace(0, len(self) - jobs, count).astype(int)
-        return [self.select(slice(begin, begin + jobs)) for begin in begins]
+        return np.linspace(0, len(self) - jobs, count).astype(np.int64)
 
     @property
     def load(self) -> float:
