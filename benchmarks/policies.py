@@ -80,7 +80,7 @@ ROUNDS, ONLINE_SITES = 3, ("KTH", "SDSC-SP2", "CTC")
 LOADS = {"native": None, "0.9": HIGH_LOAD}
 LOOKING = LookAhead()
 SEEDS = {
-    "paired": (0, 1, 2), "policy/index": (0, 1, 2), "policy/default": (0, 1, 2), "policy/linear-others": (0, 1),
+    "paired": (0, 1, 2), "policy/index": (0, 1, 2), "policy/default": (0, 1, 2), "policy/linear-others": (0,),
     "policy/linear-own": (0,), "policy/look-ahead": (0,),
     "tuned/paired": (0, 1, 2), "tuned/policy/index": (0, 1, 2), "tuned/policy/default": (0, 1, 2),
 }  # fmt: skip
