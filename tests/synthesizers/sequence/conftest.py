@@ -3,10 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from presage.synthesizers import SYNTHESIZERS, Training
+from presage.synthesizers.sequence.model import SequenceModel
 from presage.testing import make_job, make_trace
 from presage.traces import Trace
 
 DAY_S = 86_400
+SMALL = {"epochs": 12, "width": 12, "hidden": 24, "ranges": 24, "calibration": 2, "batch": 32}
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +29,11 @@ def habits() -> Trace:
     # The first day of 1970 was a Thursday: four days later it is Monday.
     shifted = [{**row, "submit_ms": row["submit_ms"] + 4 * DAY_S * 1000} for row in rows]
     return make_trace(*sorted(shifted, key=lambda row: row["submit_ms"]), cpus=64)
+
+
+@pytest.fixture(scope="session")
+def model(habits: Trace) -> SequenceModel:
+    pytest.importorskip("torch")
+    trained = SYNTHESIZERS.get("sequence").train(habits, SMALL, Training(seed=1))
+    assert isinstance(trained, SequenceModel)
+    return trained

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from presage.synthesizers.sequence.bins import Bins, draw_between
+from presage.synthesizers.sequence.bins import Bins, draw_below, draw_between
 
 whole_numbers = st.lists(st.integers(0, 10**6), min_size=1, max_size=60)
 
@@ -28,8 +28,7 @@ def test_ranges_hold_what_they_were_made_of(values: list[int], most: int) -> Non
 @given(whole_numbers, st.floats(0, 1))
 def test_what_is_drawn_lies_in_its_range_and_under_the_bound(values: list[int], place: float) -> None:
     bins = Bins.fit(np.array(values, dtype=np.float64), 8)
-    codes = np.arange(len(bins))
-    drawn = bins.draw(codes, np.full(len(bins), place), np.full(len(bins), 1000.0))
+    drawn = draw_below(bins.low, bins.high, np.full(len(bins), 1000.0), np.full(len(bins), place))
     assert (drawn <= 1000).all()
     assert (drawn == np.floor(drawn)).all()
     free = draw_between(bins.low, bins.high, np.full(len(bins), place))

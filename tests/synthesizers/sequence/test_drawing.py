@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import fields as fields_of
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from presage.synthesizers import SYNTHESIZERS, Request, Training, sample
 from presage.synthesizers.columns import RUN
 from presage.synthesizers.sequence import drawing as drawing_module
+from presage.synthesizers.sequence import steps as steps_module
 from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.examples import Examples, make_examples
 from presage.synthesizers.sequence.features import AFTER, BEFORE, Moment, before_gap, moments_of
@@ -28,15 +28,7 @@ from presage.synthesizers.sequence.network import SequenceNetwork, Shape
 from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.streams import calendar_from, cut
 from presage.traces import Trace
-
-SMALL = {"epochs": 12, "width": 12, "hidden": 24, "ranges": 24, "calibration": 2, "batch": 32}
-
-
-@pytest.fixture(scope="module")
-def model(habits: Trace) -> SequenceModel:
-    trained = SYNTHESIZERS.get("sequence").train(habits, SMALL, Training(seed=1))
-    assert isinstance(trained, SequenceModel)
-    return trained
+from tests.synthesizers.sequence.conftest import SMALL
 
 
 def seen(model: SequenceModel, trace: Trace) -> tuple[Examples, Moment, np.ndarray[Any, Any], Any]:
@@ -72,7 +64,7 @@ def test_while_drawing_a_job_is_seen_as_it_is_in_training(
         told.append(found.copy())
         return found
 
-    monkeypatch.setattr(drawing_module, "before_gap", spy)
+    monkeypatch.setattr(steps_module, "before_gap", spy)
     rng = np.random.default_rng(5)
     plan = model._plan(150, model.source.first_ms, rng)
     table = model.drawer.draw(plan, rng, drawing=drawing())
@@ -161,7 +153,8 @@ def test_words_are_drawn_as_often_as_they_are_likely(model: SequenceModel) -> No
     told = np.zeros((count, AFTER + 16 + 12), np.float32)
     user = np.zeros(count, np.int64)
     drawn = np.zeros((count, 1), np.int64)
-    words = draw_words(drawer.weights, 1, told, memory, drawn, user, None, np.random.default_rng(0), near=False)
+    chances = np.random.default_rng(0).random((3, count))
+    words = draw_words(drawer.weights, 1, told, memory, drawn, user, None, chances, near=False)
     _, _, own = _mixture(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
     own = own + drawer.weights.arrays["usual.1"][:1]
     shares = np.exp(own[0] - own[0].max())
@@ -220,7 +213,7 @@ def test_a_log_whose_jobs_all_end_at_their_limits_is_learned(habits: Trace) -> N
 
 def test_moments_have_one_value_for_each_stream() -> None:
     begun = drawing_module._begin(3)
-    assert all(len(getattr(begun, each.name)) == 3 for each in fields_of(Moment))
+    assert all(len(values) == 3 for values in begun)
 
 
 def test_what_is_interrupted_while_it_is_calibrated_need_not_be_learned_again(

@@ -41,15 +41,16 @@ class Bins:
         """Return the range of each value; beyond the last it is the last."""
         return np.minimum(np.searchsorted(self.high, values, "left"), len(self) - 1)
 
-    def draw(self, codes: IntArray, places: FloatArray, most: FloatArray) -> FloatArray:
-        """Return a value in each range, not above `most`, at `places` in [0, 1] of its logarithm."""
-        low = np.minimum(self.low[codes], most)
-        return draw_between(low, np.maximum(np.minimum(self.high[codes], most), low), places)
-
 
 def draw_between(low: FloatArray, high: FloatArray, places: FloatArray) -> FloatArray:
     """Return whole numbers from `low` to `high`, at `places` in [0, 1] of their logarithm."""
     # From half a unit below to half a unit above, so that both ends are as likely as what lies between.
     log_low, log_high = np.log(low + 0.5), np.log(high + 1.5)
     values = np.floor(np.exp(log_low + (log_high - log_low) * places) - 0.5)
-    return np.clip(values, low, high)
+    return np.minimum(np.maximum(values, low), high)
+
+
+def draw_below(low: FloatArray, high: FloatArray, most: FloatArray, places: FloatArray) -> FloatArray:
+    """Return the same for ranges of which what is above `most` is cut off."""
+    low = np.minimum(low, most)
+    return draw_between(low, np.maximum(np.minimum(high, most), low), places)

@@ -1,10 +1,12 @@
-"""What the network is told in numbers before it draws a field: the same for training and for drawing."""
+"""What the network is told in numbers before it draws a field: the same for training and for drawing.
+
+What takes a moment takes that of many streams, as arrays, or of one, as numbers: the kernels compile it as it is.
+"""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,11 +18,12 @@ if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
     from presage.synthesizers.sequence.streams import Calendar, Streams
 
+    Flags = NDArray[np.bool_]
     Float32 = NDArray[np.float32]
+    Floats = NDArray[np.floating]
 
 SESSION_S = 1200.0
 """A user who stays away longer begins a new session."""
-LAST_GAPS = 3
 RECENT, HABITS = 8, 8
 """Jobs that the next one may look back to: the last ones, and the last one of each sort that the user had."""
 HISTORY = RECENT + HABITS
@@ -37,16 +40,17 @@ HABIT = 0.1
 """How much a job counts in what is usual for a user."""
 
 
-@dataclass
-class Moment:
+class Moment(NamedTuple):
     """Where each of several streams stands just before its next job; times are seconds since the first Monday."""
 
     now_s: FloatArray
     """When its last job came, or when the day of the next one begins, whichever is later."""
     away_s: FloatArray
     """How long ago the last job came by `now_s`; NaN before the first, as are the next ones."""
-    gaps_s: FloatArray
-    """(streams, 3): the last gaps between jobs, the latest first."""
+    gap_1_s: FloatArray
+    """The last gaps between jobs, the latest first."""
+    gap_2_s: FloatArray
+    gap_3_s: FloatArray
     last_run_s: FloatArray
     last_limit_s: FloatArray
     last_size: FloatArray
@@ -70,10 +74,24 @@ class Moment:
 
 def before_gap(moment: Moment) -> Float32:
     """Return what is known before the next job comes: (streams, BEFORE)."""
-    columns = [
-        moment.done == 0,
-        moment.done_week == 0,
-        moment.done_today == 0,
+    return np.column_stack(numbers_before(moment)).astype(np.float32)
+
+
+def after_gap(moment: Moment, gap_s: FloatArray, before: Float32) -> Float32:
+    """Return what is known once the next job has come, `gap_s` after `now_s`: (streams, AFTER).
+
+    `before` is what was known before; only the clock has gone on.
+    """
+    columns = np.column_stack(numbers_after(moment, gap_s)).astype(np.float32)
+    return np.concatenate([before[:, : BEFORE - CLOCK], columns], axis=1)
+
+
+def numbers_before(moment: Moment) -> tuple[Floats, ...]:
+    """Return the numbers that are known before the next job comes, as many as `BEFORE` says, the clock last."""
+    numbers = (
+        1.0 * (moment.done == 0),
+        1.0 * (moment.done_week == 0),
+        1.0 * (moment.done_today == 0),
         np.log1p(moment.done) / 4,
         np.log1p(moment.done_week) / 3,
         np.log1p(moment.done_today) / 3,
@@ -84,45 +102,72 @@ def before_gap(moment: Moment) -> Float32:
         np.log1p(moment.session_jobs) / 2,
         np.log1p(moment.session_s) / 6,
         np.log1p(moment.work_today) / 10,
-        np.log1p(moment.work_today / np.maximum(moment.done_today, 1)) / 10,
+        np.log1p(moment.work_today / np.maximum(moment.done_today, 1.0)) / 10,
         np.log1p(moment.work_left) / 10,
-        np.log1p(moment.work_left / np.maximum(moment.left_today, 1)) / 10,
-        _log(moment.away_s),
-        np.isnan(moment.gaps_s[:, 1]),
-        *(_log(moment.gaps_s[:, place]) for place in range(LAST_GAPS)),
-        _log(moment.last_run_s),
-        _log(moment.last_limit_s),
-        _log(moment.last_size),
-        _filled(moment.usual_run / 6, UNKNOWN),
-        _filled(moment.usual_size / 6, UNKNOWN),
-        *clock(moment.now_s / 3600),
-    ]
-    return np.column_stack(columns).astype(np.float32)
+        np.log1p(moment.work_left / np.maximum(moment.left_today, 1.0)) / 10,
+        known_log(moment.away_s),
+        1.0 * np.isnan(moment.gap_2_s),
+        known_log(moment.gap_1_s),
+        known_log(moment.gap_2_s),
+        known_log(moment.gap_3_s),
+        known_log(moment.last_run_s),
+        known_log(moment.last_limit_s),
+        known_log(moment.last_size),
+        filled(moment.usual_run / 6, UNKNOWN),
+        filled(moment.usual_size / 6, UNKNOWN),
+    )
+    return numbers + clock(moment.now_s / 3600)
 
 
-def after_gap(moment: Moment, gap_s: FloatArray, before: Float32) -> Float32:
-    """Return what is known once the next job has come, `gap_s` after `now_s`: (streams, AFTER).
-
-    `before` is what was known before; only the clock has gone on.
-    """
-    since_s = gap_s + _filled(moment.away_s, float(WEEK_S))
-    columns = [
+def numbers_after(moment: Moment, gap_s: FloatArray) -> tuple[Floats, ...]:
+    """Return the clock `gap_s` later, and the numbers that are known only then."""
+    since_s = gap_s + filled(moment.away_s, float(WEEK_S))
+    return (
         *clock((moment.now_s + gap_s) / 3600),
         np.log1p(since_s) / 6,
-        since_s > SESSION_S,
-        np.log((since_s + 10) / (_filled(moment.last_run_s, 0.0) + 10)) / 4,
-    ]
-    return np.concatenate([before[:, : BEFORE - CLOCK], np.column_stack(columns).astype(np.float32)], axis=1)
+        1.0 * (since_s > SESSION_S),
+        np.log((since_s + 10) / (filled(moment.last_run_s, 0.0) + 10)) / 4,
+    )
 
 
-def clock(hour_of_week: FloatArray) -> list[FloatArray]:
+def after_job(
+    moment: Moment, gap_s: FloatArray, run_s: FloatArray, limit_s: FloatArray, size: FloatArray
+) -> Moment:
+    """Return where streams stand after their next jobs, as if the next ones came on the same day."""
+    since_s = gap_s + filled(moment.away_s, 0.0)
+    goes_on = gap_s + moment.away_s <= SESSION_S  # never where it is not known
+    work = work_of(size, run_s)
+    return Moment(
+        now_s=moment.now_s + gap_s,
+        away_s=0.0 * gap_s,
+        gap_1_s=where(moment.done == 0, np.nan, since_s),
+        gap_2_s=moment.gap_1_s,
+        gap_3_s=moment.gap_2_s,
+        last_run_s=run_s,
+        last_limit_s=limit_s,
+        last_size=size,
+        usual_run=next_usual(moment.usual_run, run_s),
+        usual_size=next_usual(moment.usual_size, size),
+        done=moment.done + 1,
+        done_week=moment.done_week + 1,
+        done_today=moment.done_today + 1,
+        left_week=moment.left_week - 1,
+        left_today=moment.left_today - 1,
+        session_jobs=where(goes_on, moment.session_jobs + 1, 1.0),
+        session_s=where(goes_on, moment.session_s + since_s, 0.0),
+        work_today=moment.work_today + work,
+        work_left=np.maximum(moment.work_left - work, 0.0),
+    )
+
+
+def clock(hour_of_week: FloatArray) -> tuple[Floats, ...]:
     """Return numbers that say what time it is, as many as `CLOCK` says."""
     day = hour_of_week * (2 * np.pi / 24)
     week = hour_of_week * (2 * np.pi / 168)
-    return [
+    return (
         np.sin(day), np.cos(day), np.sin(2 * day), np.cos(2 * day), np.sin(3 * day), np.cos(3 * day),
-        np.sin(week), np.cos(week), (hour_of_week % 168 >= 120).astype(np.float64),
-    ]  # fmt: skip
+        np.sin(week), np.cos(week), 1.0 * (hour_of_week % 168 >= 120),
+    )  # fmt: skip
 
 
 def moments_of(
@@ -145,7 +190,9 @@ def moments_of(
     moment = Moment(
         now_s=now_s,
         away_s=now_s - last_s,
-        gaps_s=np.column_stack([_earlier(at_s - last_s, place, back) for back in range(1, LAST_GAPS + 1)]),
+        gap_1_s=_earlier(at_s - last_s, place, 1),
+        gap_2_s=_earlier(at_s - last_s, place, 2),
+        gap_3_s=_earlier(at_s - last_s, place, 3),
         last_run_s=_earlier(known["run_s"], place, 1),
         last_limit_s=_earlier(known["limit_s"], place, 1),
         last_size=_earlier(known["cpus"], place, 1),
@@ -156,8 +203,8 @@ def moments_of(
         done_today=(rows - today).astype(np.float64),
         left_week=(week_jobs - (rows - week)).astype(np.float64),
         left_today=(today_jobs - (rows - today)).astype(np.float64),
-        session_jobs=_filled(_earlier((rows - head + 1).astype(np.float64), place, 1), 0.0),
-        session_s=_filled(_earlier(at_s - at_s[head], place, 1), 0.0),
+        session_jobs=filled(_earlier((rows - head + 1).astype(np.float64), place, 1), 0.0),
+        session_s=filled(_earlier(at_s - at_s[head], place, 1), 0.0),
         work_today=so_far[rows] - so_far[today],
         work_left=so_far[today + today_jobs] - so_far[rows],
     )
@@ -166,13 +213,13 @@ def moments_of(
 
 def work_of(size: FloatArray, run_s: FloatArray) -> FloatArray:
     """Return processor seconds; where the size is unknown it counts as one."""
-    return _filled(size, 1.0) * run_s
+    return filled(size, 1.0) * run_s
 
 
 def next_usual(usual: FloatArray, values: FloatArray) -> FloatArray:
     """Return what is usual after one more value; the first value is usual by itself."""
-    logs = np.log1p(np.maximum(_filled(values, 1.0), 0.0))
-    return np.where(np.isnan(usual), logs, (1 - HABIT) * usual + HABIT * logs)
+    logs = np.log1p(np.maximum(filled(values, 1.0), 0.0))
+    return where(np.isnan(usual), logs, (1 - HABIT) * usual + HABIT * logs)
 
 
 def _usual(values: FloatArray, place: IntArray) -> FloatArray:
@@ -200,9 +247,16 @@ def _earlier(values: FloatArray, place: IntArray, back: int) -> FloatArray:
     return np.where(place >= back, np.roll(values, back), np.nan)
 
 
-def _log(values: FloatArray) -> FloatArray:
-    return _filled(np.log1p(np.maximum(values, 0.0)) / 6, UNKNOWN)
+def known_log(values: FloatArray) -> FloatArray:
+    """Return a sixth of the logarithms; `UNKNOWN` where they are not known."""
+    return filled(np.log1p(np.maximum(values, 0.0)) / 6, UNKNOWN)
 
 
-def _filled(values: FloatArray, missing: float) -> FloatArray:
-    return np.where(np.isnan(values), missing, values)
+def filled(values: FloatArray, missing: float) -> FloatArray:
+    """Return the values with `missing` in place of NaN."""
+    return where(np.isnan(values), missing, values)
+
+
+def where(condition: Flags, true: FloatArray | float, false: FloatArray | float) -> FloatArray:
+    """Return `true` where the condition holds and `false` elsewhere; kernels have their own for single numbers."""
+    return np.where(condition, true, false)

@@ -28,16 +28,24 @@ class Weights:
 
     arrays: dict[str, Float32]
 
+    @property
+    def width(self) -> int:
+        """How long the vector of a job is."""
+        return self.arrays["words.0.weight"].shape[1]
+
     def linear(self, name: str, x: Float32) -> Float32:
         """Return what the linear layer `name` makes of `x`."""
         return x @ self.arrays[f"{name}.weight"].T + self.arrays[f"{name}.bias"]
 
     def remember(self, words: IntArray) -> tuple[Float32, Float32]:
         """Return key and value of jobs of these words (A, F), the age not yet in the key: (A, D) each."""
-        tables = (self.arrays[f"words.{place}.weight"] for place in range(words.shape[1]))
-        summed: Float32 = np.sum([table[words[:, place]] for place, table in enumerate(tables)], axis=0)
+        summed: Float32 = np.sum([self.vectors(place, words[:, place]) for place in range(words.shape[1])], axis=0)
         job = silu(self.linear("job", summed))
         return self.linear("key", job), self.linear("value", job)
+
+    def vectors(self, place: int, words: IntArray) -> Float32:
+        """Return the vectors of words of the field at `place`: (A, D)."""
+        return self.arrays[f"words.{place}.weight"][words]
 
     def who(self, user: IntArray) -> Float32:
         """Return the vectors of users; a negative number is somebody unknown."""
@@ -52,7 +60,7 @@ def draw_words(
     drawn: IntArray,
     user: IntArray,
     possible: Flags | None,
-    rng: np.random.Generator,
+    chances: FloatArray,
     *,
     near: bool,
     fresh: Flags | None = None,
@@ -60,8 +68,9 @@ def draw_words(
 ) -> IntArray:
     """Return a word of the field at `place` for each stream, given the words `drawn` (A, place) so far.
 
-    `possible` (A, V) says which words can be; None: all. `near`: the word is a number, and may be near that of an
-    earlier job instead of the same. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
+    `possible` (A, V) says which words can be; None: all. `chances` (3, A) are random numbers in [0, 1). `near`:
+    the word is a number, and may be near that of an earlier job instead of the same, which takes one more row of
+    `chances`. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
     """
     weight, choice, own = _mixture(weights, place, told, memory, drawn)
     own += weights.arrays[f"usual.{place}"][user]
@@ -70,17 +79,16 @@ def draw_words(
     if possible is not None:
         own = np.where(possible, own, np.float32(-1e4))
     streams = np.arange(len(told))
-    places = rng.random((4 if near else 3, len(told)))
-    words = pick(np.exp(own - own.max(axis=1, keepdims=True)), places[0])
-    copies = memory.present[:, 0] & (places[1] < sigmoid(choice))
+    words = pick(np.exp(own - own.max(axis=1, keepdims=True)), chances[0])
+    copies = memory.present[:, 0] & (chances[1] < sigmoid(choice))
     if fresh is not None:
         copies &= ~fresh
     if not copies.any():
         return words
-    copied = memory.words[streams, pick(weight, places[2]), place]
+    copied = memory.words[streams, pick(weight, chances[2]), place]
     if near:
         kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])
-        copied += pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), places[3]) - REACH
+        copied += pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), chances[3]) - REACH
         copied = np.clip(copied, 0, own.shape[1] - 1)
     if possible is not None:
         copies &= possible[streams, copied]

@@ -12,9 +12,10 @@ from presage.synthesizers._files import drop_checkpoints
 from presage.synthesizers.columns import GAP, RUN, SIZE, Columns, JobTable
 from presage.synthesizers.sequence.bins import Bins
 from presage.synthesizers.sequence.calibration import Drawn, calibrate
-from presage.synthesizers.sequence.drawing import CALM_GAP_S, Drawer
+from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.fields import Fields, fit_fields, known_numbers
 from presage.synthesizers.sequence.forward import Weights
+from presage.synthesizers.sequence.meanings import CALM_GAP_S
 from presage.synthesizers.sequence.plans import Activity, Plan, Varying, activity_of, make_plan
 from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.settings import Settings

@@ -22,13 +22,13 @@ from presage.synthesizers._private import Descent
 from presage.synthesizers.columns import GAP, PEOPLE, RUN, SIZE, Category
 from presage.synthesizers.sequence.budget import Budget, shares_of
 from presage.synthesizers.sequence.calibration import Drawn
-from presage.synthesizers.sequence.drawing import CALM_GAP_S
 from presage.synthesizers.sequence.examples import echoes, make_examples
 from presage.synthesizers.sequence.features import moments_of, work_of
 from presage.synthesizers.sequence.fields import REST_KNOTS, known_numbers, public_fields
 from presage.synthesizers.sequence.forward import Weights
 from presage.synthesizers.sequence.invented import habits_of, invent, quantiles
 from presage.synthesizers.sequence.labels import labelled, named
+from presage.synthesizers.sequence.meanings import CALM_GAP_S
 from presage.synthesizers.sequence.training import private_recipe, train_privately
 from presage.synthesizers.sequence.units import ECHO_EDGES, plan_tables, units_of, whole_days, word_tables
 

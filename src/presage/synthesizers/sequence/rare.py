@@ -7,7 +7,7 @@ in the log, or nearly, is drawn by chance or by memory; either way its run time 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Keys = NDArray[np.uint64]
 
+_Keys = TypeVar("_Keys", "Keys", np.uint64)
+
 FEW = 10
 """A job that at least that many jobs of the log are equal to may be drawn as it is."""
 REACH_S, REACH_SHARE = 10.0, 0.25
 """How far a run time may be moved: by so many seconds and by such a share of it."""
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ class RareJobs:
         left = np.flatnonzero(self.known(user, words, run_s)[1])
         if not len(left):
             return
-        side = rng.choice([-1.0, 1.0], len(run_s))
+        side = sides(len(run_s), rng)
         reach_s = REACH_S + REACH_SHARE * run_s
         begin_s, step = run_s.copy(), 0
         while len(left):
@@ -78,11 +80,20 @@ class RareJobs:
             left = left[step < reach_s[left]]
 
 
+def sides(jobs: int, rng: np.random.Generator) -> FloatArray:
+    """Return whether the run time of each job is made longer first, 1, or shorter, -1."""
+    return rng.choice([-1.0, 1.0], jobs)
+
+
+def mixed(keys: _Keys, parts: _Keys) -> _Keys:
+    """Return the keys of jobs of which one more part is known; the kernels compile this for single jobs."""
+    keys = (keys ^ parts) * _FACTOR
+    return keys ^ (keys >> _SHIFT)
+
+
 def _keys(user: IntArray, words: IntArray, run_s: FloatArray) -> Keys:
     """Return a number for each job that others have only if they are equal but for the gap."""
-    parts = (user, *words[:, 1:-1].T, np.rint(run_s).astype(np.int64))
     keys = np.zeros(len(user), np.uint64)
-    for part in parts:
-        keys = (keys ^ part.astype(np.uint64)) * _FACTOR
-        keys ^= keys >> np.uint64(29)
+    for part in (user, *words[:, 1:-1].T, np.rint(run_s).astype(np.int64)):
+        keys = mixed(keys, part.astype(np.uint64))
     return keys

@@ -1,0 +1,66 @@
+"""Moving the run times of rare jobs; see `RareJobs`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from presage.synthesizers.sequence.compiled._compiling import compiled, inner
+from presage.synthesizers.sequence.rare import REACH_S, REACH_SHARE, mixed
+
+
+@compiled
+def any_rare(keys: np.ndarray, few: np.ndarray, user: np.ndarray, words: np.ndarray, run_s: np.ndarray) -> bool:
+    """Return whether a job is equal to one of which the log has few."""
+    for a in range(len(user)):
+        place = _known(keys, _begun_key(user[a], words[a]), run_s[a])
+        if place >= 0 and few[place]:
+            return True
+    return False
+
+
+@compiled
+def move_rare(
+    keys: np.ndarray, few: np.ndarray, user: np.ndarray, words: np.ndarray, run_s: np.ndarray,
+    most_s: np.ndarray, side: np.ndarray,
+) -> None:  # fmt: skip
+    """Move run times of rare jobs, first to the given side; see `RareJobs.avoid`."""
+    for a in range(len(user)):
+        key = _begun_key(user[a], words[a])
+        place = _known(keys, key, run_s[a])
+        if place >= 0 and few[place]:
+            run_s[a] = _moved_s(keys, key, run_s[a], most_s[a], side[a])
+
+
+@inner
+def _moved_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float) -> float:
+    """Return the nearest run time that the log does not have; the same where there is none within reach."""
+    step = 0.0
+    while step < REACH_S + REACH_SHARE * run_s:
+        step += 1
+        for moved_s in (run_s + step * side, run_s - step * side):
+            if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:
+                return moved_s
+    return run_s
+
+
+@inner
+def _begun_key(user: int, words: np.ndarray) -> np.uint64:
+    """Return the key of a job of which all but the run time is known."""
+    key = mixed(np.uint64(0), np.uint64(user))
+    for place in range(1, len(words) - 1):
+        key = mixed(key, np.uint64(words[place]))
+    return key
+
+
+@inner
+def _known(keys: np.ndarray, begun: np.uint64, run_s: float) -> int:
+    """Return where the log has a job of this run time; -1 where it has none."""
+    key = mixed(begun, np.uint64(np.int64(np.rint(run_s))))
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < len(keys) and keys[low] == key else -1
