@@ -13,6 +13,7 @@ from presage.traces.readers.slurm.texts import INFINITE_32, MISSING, NO_VALUE_32
 
 if TYPE_CHECKING:
     from presage.traces.builder import TraceBuilder
+    from presage.traces.readers.slurm.texts import Tres
 
 
 class Json:
@@ -82,6 +83,21 @@ def node_names(text: str | None, into: TraceBuilder) -> list[str] | None:
     if names is None:
         note_unread_texts(1, "node_lists", into)
     return names
+
+
+def given_columns(given: Tres, nodes: str | None, into: TraceBuilder) -> dict[str, Any]:
+    """Return the columns of what a job was given, and on which nodes."""
+    return {
+        "cpus_alloc": given.cpus,
+        "nodes_alloc": given.nodes,
+        "mem_alloc_bytes": given.mem_bytes,
+        "gpus_alloc": given.gpus,
+        "gpu_type": given.gpu_type,
+        "alloc_known": given.cpus is not None,
+        "has_start": True,
+        "has_nodes": nodes is not None and nodes not in MISSING,
+        "node_list": node_names(nodes, into),
+    }
 
 
 @lru_cache(maxsize=10_000)

@@ -14,9 +14,9 @@ import polars as pl
 from presage.errors import UnreadableSourceError
 from presage.traces.readers._base import NO, SURE, Reader
 from presage.traces.readers._cells import json_document
-from presage.traces.readers.slurm.json_values import Json, node_names, not_negative
+from presage.traces.readers.slurm.json_values import Json, given_columns, not_negative
 from presage.traces.readers.slurm.records import HELPERS, add_records
-from presage.traces.readers.slurm.texts import MIB, MISSING, STATES, Tres, parse_state, tres_of
+from presage.traces.readers.slurm.texts import MIB, STATES, Tres, parse_state, tres_of
 from presage.traces.schema import JOBS
 
 if TYPE_CHECKING:
@@ -84,7 +84,6 @@ def _record(job: Json, into: TraceBuilder) -> dict[str, Any]:
     asked = _tres(job.objects("tres", "requested"), mem_unit=MIB)
     given = _tres(job.objects("tres", "allocated"), mem_unit=MIB)
     minutes = job.number("time", "limit")
-    nodes = job.text("nodes")
     return {
         **_identity(job),
         **_labels(job),
@@ -103,15 +102,8 @@ def _record(job: Json, into: TraceBuilder) -> dict[str, Any]:
         "gpus_req": asked.gpus,
         "gpu_type_req": asked.gpu_type,
         "req_known": asked.cpus is not None,
-        "cpus_alloc": given.cpus,
+        **given_columns(given, job.text("nodes"), into),
         "nodes_alloc": given.nodes or job.integer("allocation_nodes") or None,
-        "mem_alloc_bytes": given.mem_bytes,
-        "gpus_alloc": given.gpus,
-        "gpu_type": given.gpu_type,
-        "alloc_known": given.cpus is not None,
-        "has_start": True,
-        "has_nodes": nodes is not None and nodes not in MISSING,
-        "node_list": node_names(nodes, into),
     }
 
 

@@ -16,10 +16,10 @@ import polars as pl
 from presage.errors import UnreadableSourceError
 from presage.traces.readers._base import NO, SURE, Reader
 from presage.traces.readers._cells import json_document
-from presage.traces.readers.slurm.json_values import Json, node_names, not_negative
+from presage.traces.readers.slurm.json_values import Json, given_columns, not_negative
 from presage.traces.readers.slurm.records import HELPERS, add_records
 from presage.traces.readers.slurm.squeue import as_queue
-from presage.traces.readers.slurm.texts import MIB, MISSING, STATES, Tres, parse_gres, parse_state, parse_tres
+from presage.traces.readers.slurm.texts import MIB, STATES, Tres, parse_gres, parse_state, parse_tres
 from presage.traces.schema import JOBS, Outcome
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ def _record(job: Json, made_ms: int | None, into: TraceBuilder) -> dict[str, Any
     is_open = state is None or STATES[state].job in _OPEN
     start_ms = job.time_ms("start_time")
     minutes = job.number("time_limit")
-    nodes = job.text("nodes")
     asked, given = _tres(job, "tres_req_str"), _tres(job, "tres_alloc_str")
     per_node = parse_gres(job.text("tres_per_node") or "") or (None, None)
     node_count = job.integer("node_count")
@@ -100,15 +99,7 @@ def _record(job: Json, made_ms: int | None, into: TraceBuilder) -> dict[str, Any
         "gpus_req": _gpus(asked, per_node[0], node_count),
         "gpu_type_req": asked.gpu_type or per_node[1],
         "req_known": asked.cpus is not None,
-        "cpus_alloc": given.cpus,
-        "nodes_alloc": given.nodes,
-        "mem_alloc_bytes": given.mem_bytes,
-        "gpus_alloc": given.gpus,
-        "gpu_type": given.gpu_type,
-        "alloc_known": given.cpus is not None,
-        "has_start": True,
-        "has_nodes": nodes is not None and nodes not in MISSING,
-        "node_list": node_names(nodes, into),
+        **given_columns(given, job.text("nodes"), into),
         "restarts": job.integer("restart_cnt") or None,
         "dependency": job.text("dependency"),
     }
