@@ -293,7 +293,7 @@ def test_it_is_registered_and_takes_help(presage: Presage) -> None:
 OPTIONS = ["--walltime", "--memory", "--hours", "--wait", "--deadline", "--budget", "--only", "--gpus", "--nodes"]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(OPTIONS), st.text(st.characters(exclude_categories=["Cs"]), max_size=12)))
 def test_no_value_causes_a_traceback(presage: Presage, lab: Path, values: dict[str, str]) -> None:
     arguments = [f"{option}={text}" for option, text in values.items()]

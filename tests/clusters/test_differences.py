@@ -57,7 +57,7 @@ def test_what_came_and_went_is_told() -> None:
 
 
 @given(systems(), systems())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_only_equal_systems_have_no_differences(one: System, other: System) -> None:
     assert differences(one, one) == ()
     assert bool(differences(one, other)) == (one != other)
@@ -97,7 +97,7 @@ PARTS = st.sampled_from(
 
 
 @given(st.lists(PARTS, max_size=5).map(".".join) | st.text(max_size=9), st.text(max_size=9))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_assignment_is_done_or_refused(path: str, value: str) -> None:
     with contextlib.suppress(UsageError, InputError):
         assert set_fields(lab(), [f"{path}={value}"]).name == "lab"
@@ -144,6 +144,6 @@ def test_a_refresh_takes_what_came_and_drops_what_went() -> None:
 
 
 @given(systems())
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 def test_a_refresh_without_edits_is_what_was_found(system: System) -> None:
     assert merge(lab(), replace(lab(), name=system.name), system) == system

@@ -69,7 +69,7 @@ def test_a_free_partition_in_a_system_that_charges_stays_free() -> None:
 
 
 @given(systems())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_every_system_survives_toml_and_json_exactly(system: System) -> None:
     assert read_system(write_system(system)) == system
     assert system_of(json.loads(json.dumps(document_of(system)))) == system
@@ -176,7 +176,7 @@ def test_nonsense_is_refused(text: str) -> None:
         inner, max_size=4),
     max_leaves=12,
 ))  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_document_is_a_system_or_an_input_error(document: object) -> None:
     with contextlib.suppress(InputError):
         assert isinstance(system_of(document), System)

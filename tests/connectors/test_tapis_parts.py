@@ -14,7 +14,7 @@ from unittest.mock import ANY
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from presage.connectors import Submission
@@ -251,7 +251,6 @@ def test_a_job_of_tapis_becomes_ours() -> None:
     assert status.end_time == datetime(2026, 7, 12, 23, 56, 42, 411_522, tzinfo=UTC)  # not when all was copied
 
 
-@settings(deadline=None)  # the first client of a process takes long to make
 @given(
     result=JSON
     | st.lists(st.fixed_dictionaries({"uuid": st.just(JOB), "status": JSON, "tags": JSON, "created": JSON}))

@@ -54,7 +54,7 @@ def queues(seed: int, moments: int = 6, rows: int = 30) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10**6))
 def test_the_scorer_orders_queues_as_the_network_does(kind: str, seed: int) -> None:
     seen, learned = queues(seed), network(kind, seed)

@@ -54,7 +54,7 @@ def network(seed: int = 0) -> QueueNetwork:
     return QueueNetwork()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_jobs_in_other_slots_get_the_same_logits(seed: int) -> None:
     seen, order = queues(seed), torch.from_numpy(np.random.default_rng(seed).permutation(12))
@@ -66,7 +66,7 @@ def test_jobs_in_other_slots_get_the_same_logits(seed: int) -> None:
     torch.testing.assert_close(same, value, atol=1e-5, rtol=1e-4)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_slots_without_a_job_change_nothing(seed: int) -> None:
     seen = queues(seed)

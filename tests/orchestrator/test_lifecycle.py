@@ -196,7 +196,6 @@ TestLifecycle = Lifecycle.TestCase
 TestLifecycle.settings = settings(
     max_examples=12,
     stateful_step_count=20,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,
 )

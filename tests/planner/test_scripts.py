@@ -191,7 +191,7 @@ def test_hostile_words_reach_the_program_as_they_are(text: str, tmp_path: Path) 
     assert len([line for line in script.splitlines() if line.startswith("#SBATCH")]) >= 9
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40))
 def test_any_name_makes_directives_that_stay_in_their_lines(text: str) -> None:
     plan = replace(plan_with(Strategy.BEST), name=text)
@@ -253,7 +253,7 @@ def test_several_nodes_are_several_pods_and_tasks() -> None:
     assert "\nsrun true &\n" in write_sbatch(plan, leg, ("true",))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=30))
 def test_any_text_is_itself_in_the_manifest(text: str) -> None:
     plan = replace(plan_with(Strategy.BEST), name=text)

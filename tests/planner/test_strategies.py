@@ -211,7 +211,7 @@ def plans_of(case: Case, factor: float = 1.0, **more: Any) -> Plans:
     return plans_for(stated, system, counts=Counts(nodes=(1, 2)), **more)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(cases)
 def test_no_plan_breaks_a_limit_and_its_legs_make_the_run(case: Case) -> None:
     plans = plans_of(case)
@@ -240,7 +240,7 @@ def test_no_plan_breaks_a_limit_and_its_legs_make_the_run(case: Case) -> None:
         assert max(leg.end_s for leg in proposal.plan.legs) == pytest.approx(proposal.plan.legs[-1].end_s)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases, st.floats(1, 4))
 def test_a_longer_run_never_completes_earlier_nor_costs_less(case: Case, factor: float) -> None:
     shorter, longer = plans_of(case), plans_of(case, factor)
@@ -253,7 +253,7 @@ def test_a_longer_run_never_completes_earlier_nor_costs_less(case: Case, factor:
         assert other.jobs >= one.jobs
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases)
 def test_nothing_on_the_front_is_dominated_and_nothing_else_is_undominated(
     case: Case,
@@ -272,7 +272,7 @@ def test_nothing_on_the_front_is_dominated_and_nothing_else_is_undominated(
         assert beaten or (time, cost) in values
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases, st.floats(0.001, 500), st.floats(1, 500))
 def test_budget_and_deadline_are_respected(case: Case, budget: float, deadline_h: float) -> None:
     asked = Constraints(deadline_s=deadline_h * HOUR, budget=Budget(budget))

@@ -55,7 +55,6 @@ def _call_often(operation: Any, headers: dict[str, str], examples: int) -> None:
 
         @settings(
             max_examples=examples,
-            deadline=None,
             database=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),

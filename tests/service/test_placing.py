@@ -178,7 +178,7 @@ def requested(jobs: Any, policy: str) -> dict[str, Any]:
 
 
 @given(JOBS, POLICIES)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_node_holds_more_than_it_has_and_decisions_are_the_same_again(jobs: Any, policy: str) -> None:
     document = requested(jobs, policy)
     request = ScheduleRequest.model_validate(document)
@@ -204,7 +204,7 @@ def test_no_node_holds_more_than_it_has_and_decisions_are_the_same_again(jobs: A
 
 
 @given(JOBS, st.sampled_from(["fcfs", "sjf", "saf"]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_without_backfilling_jobs_go_in_the_order_of_the_rule(jobs: Any, rule: str) -> None:
     request = ScheduleRequest.model_validate(requested(jobs, rule))
     wants = {each.job_id: each for each in request.waiting}
@@ -224,7 +224,7 @@ def test_without_backfilling_jobs_go_in_the_order_of_the_rule(jobs: Any, rule: s
 
 
 @given(JOBS, st.sampled_from(["fcfs", "sjf+easy@best-fit", "wfp3+easy", "saf+skip@worst-fit"]))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_on_an_empty_machine_it_is_the_schedule_of_the_simulator(jobs: Any, policy: str) -> None:
     from presage.simulator.jobs import Jobs
 

@@ -97,7 +97,7 @@ def workloads(draw: st.DrawFn) -> Trace:
 
 
 @pytest.mark.parametrize("backfilling", PLACED_BACKFILLINGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(trace=workloads(), order=st.sampled_from(list(ORDERS)), placement=st.sampled_from(list(PLACEMENTS)))
 def test_without_conditions_it_does_what_the_fast_engine_does(
     backfilling: str, trace: Trace, order: str, placement: str
@@ -110,7 +110,7 @@ def test_without_conditions_it_does_what_the_fast_engine_does(
 
 
 @pytest.mark.parametrize("order", CLUSTER_ORDERS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     trace=workloads(),
     fails=st.booleans(),

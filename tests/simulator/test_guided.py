@@ -97,7 +97,7 @@ def hostile_scorers() -> st.SearchStrategy[QueueScorer]:
     return st.builds(linear, st.integers(0, len(OF_THE_JOB) - 1), signs) | with_units
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), scorer=hostile_scorers())
 def test_nobody_waits_longer_than_the_guard_allows(seed: int, scorer: QueueScorer) -> None:
     """However a scorer hates a job: once the guard calls, older jobs and one limit each stand before its start."""
@@ -115,7 +115,7 @@ def test_nobody_waits_longer_than_the_guard_allows(seed: int, scorer: QueueScore
         assert start_ms[job] <= called_at + (older + 1) * longest_ms
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10_000), scorer=hostile_scorers(), late=st.booleans(), urgent=st.booleans())
 def test_a_live_queue_is_guarded_whatever_the_scorer(
     seed: int, scorer: QueueScorer, late: bool, urgent: bool

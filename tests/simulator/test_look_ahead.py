@@ -111,7 +111,7 @@ def test_margin_and_exponent_weigh_the_second_story(exponent: float, margin: flo
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1.0, 1.5, 2.0]), st.sampled_from([0, 12]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_giving_up_early_and_skipping_where_all_agree_change_no_start(
     seed: int, exponent: float, arrivals: int
 ) -> None:
@@ -143,7 +143,7 @@ def queues(draw: st.DrawFn) -> tuple[Jobs, int]:
 
 
 @given(queues())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_replay_with_true_run_times_costs_what_the_engine_makes_of_that_order(drawn: tuple[Jobs, int]) -> None:
     jobs, running = drawn
     told = true_runs(jobs)
@@ -184,7 +184,7 @@ def test_without_a_guard_a_wide_job_may_wait_for_ever_and_with_one_it_does_not()
 
 
 @given(st.integers(0, 10_000), st.floats(0.2, 48))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nobody_waits_longer_than_the_guard_allows(seed: int, base_h: float) -> None:
     # Who has waited too long goes first once all that came before have started, and then starts when those that
     # run by then have ended, each within its limit.

@@ -27,7 +27,7 @@ def test_the_queue_is_that_computed_by_hand() -> None:
     assert metrics.max_backlog_cpu_s == 7
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 30), st.integers(1, 20), st.integers(1, 4)), min_size=1, max_size=20)
 )
@@ -61,7 +61,7 @@ def test_jain() -> None:
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1, max_size=40))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_percentiles_are_those_of_numpy(waits_s: list[float]) -> None:
     waits = np.round(np.array(waits_s) * 1000)
     trace = make_trace(*(make_job(0, 0, 1) for _ in waits), cpus=1)

@@ -67,7 +67,7 @@ def in_seconds(pace: Settings) -> PeriodicBackfill:
 
 
 @pytest.mark.parametrize("order", SCORES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs=workloads(), pace=paces())
 def test_the_engine_starts_every_job_when_the_plain_scheduler_does(
     order: str, jobs: list[Job], pace: Settings
@@ -77,7 +77,7 @@ def test_the_engine_starts_every_job_when_the_plain_scheduler_does(
     assert schedule(arrays(jobs), CAPACITY, policy).tolist() == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(jobs=workloads(), pace=paces())
 def test_no_schedule_breaks_the_laws(jobs: list[Job], pace: Settings) -> None:
     given = arrays(jobs)

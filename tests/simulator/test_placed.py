@@ -106,7 +106,7 @@ def agree_on_all(jobs: list[Job], nodes: list[Node], text: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(jobs=workloads(), nodes=clusters())
 def test_the_engine_places_every_member_where_the_plain_scheduler_does(
     policy: str, jobs: list[Job], nodes: list[Node]
@@ -115,7 +115,7 @@ def test_the_engine_places_every_member_where_the_plain_scheduler_does(
 
 
 @pytest.mark.parametrize("policy", ORDERINGS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(jobs=workloads(), nodes=clusters())
 def test_every_order_is_that_of_the_plain_scheduler(policy: str, jobs: list[Job], nodes: list[Node]) -> None:
     agree(jobs, nodes, policy)
@@ -141,7 +141,7 @@ def many_alike(draw: st.DrawFn) -> tuple[list[Job], list[Node]]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(many_alike())
 def test_nodes_in_the_same_state_are_taken_in_order(policy: str, given: tuple[list[Job], list[Node]]) -> None:
     agree(*given, policy)
@@ -182,7 +182,7 @@ def test_the_ordered_states_give_the_node_that_a_scan_gives(placement: str) -> N
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(jobs=workloads(), nodes=clusters())
 def test_no_schedule_breaks_the_laws(policy: str, jobs: list[Job], nodes: list[Node]) -> None:
     jobs = fitting(jobs, nodes)
@@ -389,7 +389,7 @@ def test_all_ends_of_the_shadow_time_count() -> None:
     assert starts(jobs, [node(0, 8000)], "fcfs+easy") == [0, 0, 10, 1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(jobs=workloads(), nodes=clusters())
 def test_easy_never_delays_the_first_in_line(jobs: list[Job], nodes: list[Node]) -> None:
     """A last job that wants every node whole starts when all before it are done, if plans are honest."""

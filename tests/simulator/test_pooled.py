@@ -58,7 +58,7 @@ def workloads(draw: st.DrawFn, *, honest: bool = False) -> list[Job]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(jobs=workloads())
 def test_the_engine_starts_every_job_when_the_plain_scheduler_does(policy: str, jobs: list[Job]) -> None:
     parsed = Policy.parse(policy)
@@ -68,7 +68,7 @@ def test_the_engine_starts_every_job_when_the_plain_scheduler_does(policy: str, 
 
 
 @pytest.mark.parametrize(("semantics", "policy"), OTHER_SEMANTICS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(jobs=workloads())
 def test_so_it_does_under_other_semantics(semantics: str, policy: str, jobs: list[Job]) -> None:
     parsed = Policy.parse(policy)
@@ -78,7 +78,7 @@ def test_so_it_does_under_other_semantics(semantics: str, policy: str, jobs: lis
 
 
 @pytest.mark.parametrize("policy", EASY_POLICIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(jobs=workloads())
 def test_so_it_does_with_the_structures_for_long_queues(policy: str, jobs: list[Job]) -> None:
     parsed = Policy.parse(policy)
@@ -109,7 +109,7 @@ def test_structures_for_long_queues_change_no_start(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(jobs=workloads())
 def test_no_schedule_breaks_the_laws(policy: str, jobs: list[Job]) -> None:
     given = arrays(jobs)
@@ -122,7 +122,7 @@ def test_no_schedule_breaks_the_laws(policy: str, jobs: list[Job]) -> None:
     assert start.tolist() == again.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(jobs=workloads(honest=True))
 def test_easy_never_delays_the_first_in_line(jobs: list[Job]) -> None:
     """With honest plans and one more job that wants everything, its start is what the running jobs promise."""

@@ -90,7 +90,7 @@ def as_trace(running: list[Job], waiting: list[Job]) -> Trace:
     return replace(trace, jobs=trace.jobs.with_columns(pl.col("x_plan_s").cast(pl.Float64)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     state=states(),
     order=st.sampled_from([*SCORES]),
@@ -220,7 +220,7 @@ def test_a_live_slurm_cluster_is_understood(tmp_path: Path) -> None:
     assert state.history["run_s"].to_list() == [1800]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     rows=st.lists(
         st.fixed_dictionaries(

@@ -302,7 +302,7 @@ VALUES = st.text(max_size=12) | st.from_regex(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(key=st.sampled_from([*KEYS, ""]), value=VALUES)
 def test_no_text_breaks_the_parser(key: str, value: str) -> None:
     trace = make_trace(make_job(0, 0, 5, 1), make_job(9, 0, 5, 1), machine=Machine(nodes=2, cpus=8))

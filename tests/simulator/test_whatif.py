@@ -67,7 +67,7 @@ def test_a_variant_that_changes_nothing_has_no_difference() -> None:
             assert (difference.difference, difference.low or 0, difference.high or 0) == (0, 0, 0), metric
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trace=traces(), more=st.integers(1, 8))
 def test_more_processors_delay_nobody_under_strict_first_come_first_served(trace: Trace, more: int) -> None:
     """True job by job without backfilling, by induction over the queue; with backfilling it is not."""
@@ -77,7 +77,7 @@ def test_more_processors_delay_nobody_under_strict_first_come_first_served(trace
     assert answer.outcomes[0].comparison.differences["makespan_s"].difference <= 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(trace=traces(), limits=st.sampled_from(["exact", "x3", "max=5s"]))
 def test_limits_mean_nothing_to_strict_first_come_first_served(trace: Trace, limits: str) -> None:
     answer = what_if(trace, [f"limits={limits}"], policy="fcfs")

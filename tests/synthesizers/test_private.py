@@ -124,7 +124,7 @@ def test_each_example_has_its_own_gradient_whatever_the_network(make: type[nn.Mo
             torch.testing.assert_close(each[place], weight.grad)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     st.lists(st.integers(0, len(INPUTS) - 1), min_size=1, max_size=12, unique=True),
     st.integers(0, len(INPUTS) - 1),

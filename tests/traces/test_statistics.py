@@ -216,7 +216,7 @@ job_rows = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(job_rows, max_size=12))
 def test_any_trace_has_a_summary_fit_for_json(rows: list[dict[str, Any]]) -> None:
     manifest = Manifest(machine=Machine(cpus=8.0, gpus=2.0), time_zone="Europe/Paris")
@@ -235,7 +235,7 @@ def test_any_trace_has_a_summary_fit_for_json(rows: list[dict[str, Any]]) -> Non
         assert np.all(series.mean >= 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(0, 10**9), st.integers(0, 10**6), st.integers(1, 10**8), st.integers(1, 64)),

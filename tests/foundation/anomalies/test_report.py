@@ -112,7 +112,7 @@ VALUES = {
 }
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=25))
 def test_nothing_a_trace_says_stops_it(jobs: list[dict[str, Any]]) -> None:
     check(trace_of(jobs))

@@ -120,7 +120,7 @@ def without(jobs: list[Job], gone: Job) -> list[Job]:
     return [job for job in jobs if (job[0], job[1] // week_s) != (gone[0], gone[1] // week_s)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(JOBS, st.booleans(), st.data())
 def test_one_week_of_a_user_moves_no_table_by_more_than_its_noise_is_measured_by(
     jobs: list[Job], burst: bool, data: st.DataObject
@@ -135,7 +135,7 @@ def test_one_week_of_a_user_moves_no_table_by_more_than_its_noise_is_measured_by
         assert np.linalg.norm(table - less[name]) <= 1 + 1e-9, name
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(JOBS, st.data())
 def test_nothing_that_the_network_sees_of_a_unit_depends_on_another(jobs: list[Job], data: st.DataObject) -> None:
     rest = without(jobs, data.draw(st.sampled_from(jobs)))
@@ -425,7 +425,7 @@ def test_quantiles_follow_the_shares() -> None:
     np.testing.assert_allclose(found, [0, 0, 0.5, 1, 2, 3])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.floats(-50, 50), min_size=1, max_size=12))
 def test_numbers_are_made_to_fall_by_pooling_those_that_rise(values: list[float]) -> None:
     found = _falling(np.array(values))

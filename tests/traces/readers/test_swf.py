@@ -4,7 +4,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from presage.testing import ReaderContract
@@ -159,7 +159,6 @@ def test_further_columns_are_kept(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(*[st.integers(-1, 10**6)] * 10, st.sampled_from([-1, 0, 1, 5]), *[st.integers(-1, 99)] * 5),

@@ -113,7 +113,7 @@ def test_nothing_is_run_or_imported_before_it_is_built(folder: Path) -> None:
 
 @given(st.text(max_size=30), st.sampled_from(["", "hf:", "onnx:", "keras:", "file:", "a.py:"]))
 @example("~nobody-of-that-name/train.py:build", "")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_name_ends_in_a_traceback(text: str, kind: str) -> None:
     with pytest.raises(PresageError):
         load_source(kind + text)
