@@ -1,8 +1,8 @@
 """Setting a trained network right: jobs that follow from drawn jobs drift away from those of the log.
 
 Each round draws a trace, compares how often each word was drawn with how often the log has it, and makes words
-that were too rare a little likelier; and so with repetitions and the hours of the day. What depends on what stays
-as it was learned.
+that were too rare a little likelier; and so with repetitions, the hours of the day and what each user does. What
+depends on what stays as it was learned.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ STEP = 0.8
 """How much of the difference, in logarithms, the first round takes back; later ones take less."""
 DOUBT = 5.0
 """Jobs by which both sides are moved towards each other, because rare words are rare by chance."""
+KINDS_OF_RUNS = 12
+"""A user has too few jobs to compare every range of run times: so many kinds of them are compared."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Drawn:
     """Which are the first of their stream."""
     hours: FloatArray
     """When they came, in hours since a Monday."""
+    user: IntArray | None
+    """Whose they are; None where nobody is to have habits of their own."""
 
     def repeated(self, place: int, sort: tuple[int, ...]) -> float:
         """Return how often a field is as in the job before; a run time about as in one of the same sort."""
@@ -71,11 +75,41 @@ def calibrate(drawer: Drawer, log: Drawn, draw: Callable[[], Drawn], rounds: int
             if place:
                 often = _logit(log.repeated(place, sort)) - _logit(drawn.repeated(place, sort))
                 arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
+                arrays[f"usual.{place}"] += step * _habits(log, drawn, place, arrays[f"usual.{place}"].shape)
         wanted, got = (_shares(kind_of_hour(each.hours), KINDS_OF_HOURS) for each in (log, drawn))
         of_kind = step * _log_ratio(wanted, got, len(drawn.words))
         drawer.hours[:] += of_kind[kind_of_hour(np.arange(float(len(drawer.hours))))]
         distances.append(round(float(np.mean(apart)), 4))
     return distances
+
+
+def _habits(log: Drawn, drawn: Drawn, place: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return how much likelier each word is to become for each user than it becomes for all: (users, V)."""
+    users, size = shape
+    if log.user is None or drawn.user is None:
+        return np.zeros(shape, np.float32)
+    is_run = place == log.words.shape[1] - 1
+    kinds = np.arange(size) * min(KINDS_OF_RUNS, size) // size if is_run else np.arange(size)
+    wanted = _by_user(log.user, kinds[log.words[:, place]], (users, kinds[-1] + 1))
+    got = _by_user(drawn.user, kinds[drawn.words[:, place]], (users, kinds[-1] + 1))
+    got = got * _ratio(wanted.sum(axis=0), got.sum(axis=0))  # as it will be when all have been set right
+    there = got.sum(axis=1, keepdims=True)
+    as_many = np.divide(wanted.sum(axis=1, keepdims=True), there, out=np.zeros_like(there), where=there > 0)
+    likelier = np.where(there > 0, np.log((wanted + DOUBT) / (got * as_many + DOUBT)), 0.0)
+    return likelier[:, kinds].astype(np.float32)
+
+
+def _by_user(user: IntArray, kinds: IntArray, shape: tuple[int, int]) -> FloatArray:
+    """Return how many jobs of each kind each user has."""
+    counts: FloatArray = np.zeros(shape)
+    np.add.at(counts, (user, kinds), 1)
+    return counts
+
+
+def _ratio(wanted: FloatArray, got: FloatArray) -> FloatArray:
+    """Return the shares of what is wanted over those of what there is."""
+    wanted, got = wanted + 0.5, got + 0.5
+    return (wanted / wanted.sum()) / (got / got.sum())
 
 
 def _logit(share: float) -> float:
