@@ -62,7 +62,7 @@ class Course:
 _RECIPE = Recipe(steps=300, rate=4e-4, warm_up=30, blind=0.2)
 COURSES = {
     Task.WAIT: Course(_RECIPE, rounds=3, stops_early=True),
-    Task.RUN: Course(replace(_RECIPE, steps=500), rounds=5, stops_early=False),
+    Task.RUN: Course(replace(_RECIPE, steps=1000), rounds=5, stops_early=False),
 }
 
 
