@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 torch = pytest.importorskip("torch")
 
-from presage.synthesizers._fitting import Recipe, State, fit  # noqa: E402 (without torch there is nothing to test)
+from presage.synthesizers._fitting import Recipe, State, fit, kept_by_mean  # noqa: E402 (without torch there is nothing to test)
 
 
 def test_without_an_average_the_last_weights_count() -> None:
@@ -24,7 +24,7 @@ def test_without_an_average_the_last_weights_count() -> None:
 
 def test_the_mean_of_the_weights_keeps_what_it_is_told_to_keep() -> None:
     network = torch.nn.Linear(1, 1, bias=False)
-    state = State(network, epochs=3, average=0.9)
+    state = State(network, epochs=3, kept=0.9)
     for weight in (2.0, 4.0, 12.0):
         torch.nn.init.constant_(network.weight, weight)
         state.follow()
@@ -47,4 +47,10 @@ def test_a_mean_comes_to_rest_where_the_weights_go_on_circling() -> None:
         fit(network, 200, loss_of, lambda _: math.nan, recipe, Training(seed=1), stop_at=4)
         return abs(float(network.weight.detach()))
 
-    assert off(average=0.998) < off(average=0.0) / 2
+    assert off(average=2) < off(average=0) / 2
+
+
+@pytest.mark.parametrize(("examples", "steps"), [(200, 2), (150, 2), (100, 1)])
+def test_small_logs_are_averaged_over_as_many_rounds_as_large_ones(examples: int, steps: int) -> None:
+    kept = kept_by_mean(Recipe(batch=100, average=1.5), examples)
+    assert kept == pytest.approx(math.exp(-1 / (1.5 * steps)))

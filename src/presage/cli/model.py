@@ -31,9 +31,7 @@ ModelFile = Annotated[
 ]
 FinetuningSteps = Annotated[
     int | None,
-    typer.Option(
-        "--steps", min=5, help="Steps of training for each network. [300 for waits, 1000 for run times]"
-    ),
+    typer.Option("--steps", min=5, help="Steps of training for each network. [300 for waits, 1000 for run times]"),
 ]
 _ROWS_SHOWN = 40
 

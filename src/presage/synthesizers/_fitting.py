@@ -37,7 +37,7 @@ class Recipe:
     decay: float = 1e-2
     clip: float = 1.0
     average: float = 0.0
-    """How much of itself the mean of the weights, which then counts, keeps at each step; 0: there is no mean."""
+    """Rounds through all examples over which weights are averaged, so that their mean counts; 0: the last do."""
 
 
 def fit(
@@ -68,7 +68,7 @@ def fit(
         from presage.synthesizers._private import fit_privately
 
         return fit_privately(network, examples, loss_of, recipe, training)
-    state = State(network, recipe.epochs, recipe.average)
+    state = State(network, recipe.epochs, kept_by_mean(recipe, examples))
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     identity = {"recipe": vars(recipe), "seed": training.seed, "log": training.log, **(about or {})}
     done = 0
@@ -88,6 +88,12 @@ def fit(
         training.checkpoint.unlink(missing_ok=True)
     scores = [round(float(each), 5) for each in state.scores[:done]]
     return {"epochs": done, "best_epoch": int(np.argmin(scores)) + 1, "scores": scores}
+
+
+def kept_by_mean(recipe: Recipe, examples: int) -> float:
+    """Return how much of itself the mean of the weights keeps at each step; 0: there is no mean."""
+    steps = recipe.average * math.ceil(examples / recipe.batch)
+    return math.exp(-1 / steps) if steps else 0.0
 
 
 def rate_at(epoch: int, recipe: Recipe) -> float:
@@ -124,10 +130,10 @@ class State(nn.Module):
 
     scores: Tensor
 
-    def __init__(self, network: nn.Module, epochs: int, average: float = 0.0) -> None:
+    def __init__(self, network: nn.Module, epochs: int, kept: float = 0.0) -> None:
         super().__init__()
         self.network = network
-        self.mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(average)) if average else None
+        self.mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(kept)) if kept else None
         self.best = copy.deepcopy(network).requires_grad_(requires_grad=False)
         self.register_buffer("scores", torch.full((epochs,), math.inf, dtype=torch.float64))
 

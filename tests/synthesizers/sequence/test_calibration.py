@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 from presage.synthesizers.sequence.calibration import Drawn, _habits, calibrate
 from presage.synthesizers.sequence.forward import pick, softmax
@@ -109,3 +110,29 @@ def test_run_times_of_a_user_are_compared_by_kinds_of_them() -> None:
     likelier = _habits(log, drawn, 2, (3, 24))
     assert likelier.any()
     assert (likelier[:, ::2] == likelier[:, 1::2]).all()  # of 24 ranges, two are of one kind
+
+
+def test_biases_end_at_the_mean_of_the_later_rounds() -> None:
+    drawer = Drawer()
+    log = drawer.draw()
+    log.words[:] = np.arange(4000)[:, None] % 2
+    shares_of_ones = [0.9, 0.2, 0.7, 0.4]
+    traces = iter(shares_of_ones)
+
+    def draw() -> Drawn:
+        return replace(log, words=log.words * 0 + (np.arange(4000) < 4000 * next(traces))[:, None])
+
+    calibrate(drawer, log, draw, 4)
+    doubt = 5 / 4000
+    moves = [
+        0.8 / (1 + 0.5 * place) * np.log((0.5 + doubt) / (share + doubt))
+        for place, share in enumerate(shares_of_ones)
+    ]
+    after = np.cumsum(moves)
+    assert drawer.weights.arrays["fields.0.own.bias"][1] == pytest.approx((after[2] + after[3]) / 2, rel=1e-5)
+
+
+def test_without_rounds_nothing_is_moved() -> None:
+    drawer = Drawer()
+    assert calibrate(drawer, drawer.draw(), drawer.draw, 0) == []
+    assert not any(array.any() for array in drawer.weights.arrays.values())

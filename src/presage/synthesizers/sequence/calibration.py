@@ -8,7 +8,7 @@ depends on what stays as it was learned.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -60,27 +60,45 @@ class Drawn:
 def calibrate(drawer: Drawer, log: Drawn, draw: Callable[[], Drawn], rounds: int) -> list[float]:
     """Move the biases of a drawer in place; return how far off the words were before each round.
 
-    How far: mean total variation of fields between `log` and what `draw` gives.
+    How far: mean total variation of fields between `log` and what `draw` gives. No trace is drawn twice alike, so
+    that rounds end by going to and fro: the biases end at the mean of what the later half of them came to.
     """
-    arrays, sort = drawer.weights.arrays, drawer.fields.sort
+    later: list[list[NDArray[Any]]] = []
     distances = []
     for done in range(rounds):
-        drawn = draw()
-        step = STEP / (1 + 0.5 * done)
-        apart = []
-        for place, size in enumerate(drawer.fields.sizes):
-            wanted, got = (_shares(each.words[:, place], size) for each in (log, drawn))
-            apart.append(0.5 * float(np.abs(got - wanted).sum()))
-            arrays[f"fields.{place}.own.bias"] += step * _log_ratio(wanted, got, len(drawn.words))
-            if place:
-                often = _logit(log.repeated(place, sort)) - _logit(drawn.repeated(place, sort))
-                arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
-                arrays[f"usual.{place}"] += step * _habits(log, drawn, place, arrays[f"usual.{place}"].shape)
-        wanted, got = (_shares(kind_of_hour(each.hours), KINDS_OF_HOURS) for each in (log, drawn))
-        of_kind = step * _log_ratio(wanted, got, len(drawn.words))
-        drawer.hours[:] += of_kind[kind_of_hour(np.arange(float(len(drawer.hours))))]
-        distances.append(round(float(np.mean(apart)), 4))
+        distances.append(_set_right(drawer, log, draw(), STEP / (1 + 0.5 * done)))
+        if done >= rounds // 2:
+            later.append([array.copy() for array in _moved(drawer)])
+    if later:
+        for array, *values in zip(_moved(drawer), *later, strict=True):
+            array[:] = np.mean(values, axis=0)
     return distances
+
+
+def _moved(drawer: Drawer) -> list[NDArray[Any]]:
+    """Return the arrays that calibration moves, not copies."""
+    arrays, places = drawer.weights.arrays, range(len(drawer.fields.sizes))
+    names = [f"fields.{place}.own.bias" for place in places]
+    names += [name for place in places[1:] for name in (f"fields.{place}.choice.bias", f"usual.{place}")]
+    return [drawer.hours, *(arrays[name] for name in names)]
+
+
+def _set_right(drawer: Drawer, log: Drawn, drawn: Drawn, step: float) -> float:
+    """Take back a part of what `drawn` differs from `log` by; return how far off its words were."""
+    arrays, sort = drawer.weights.arrays, drawer.fields.sort
+    apart = []
+    for place, size in enumerate(drawer.fields.sizes):
+        wanted, got = (_shares(each.words[:, place], size) for each in (log, drawn))
+        apart.append(0.5 * float(np.abs(got - wanted).sum()))
+        arrays[f"fields.{place}.own.bias"] += step * _log_ratio(wanted, got, len(drawn.words))
+        if place:
+            often = _logit(log.repeated(place, sort)) - _logit(drawn.repeated(place, sort))
+            arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
+            arrays[f"usual.{place}"] += step * _habits(log, drawn, place, arrays[f"usual.{place}"].shape)
+    wanted, got = (_shares(kind_of_hour(each.hours), KINDS_OF_HOURS) for each in (log, drawn))
+    of_kind = step * _log_ratio(wanted, got, len(drawn.words))
+    drawer.hours[:] += of_kind[kind_of_hour(np.arange(float(len(drawer.hours))))]
+    return round(float(np.mean(apart)), 4)
 
 
 def _habits(log: Drawn, drawn: Drawn, place: int, shape: tuple[int, ...]) -> NDArray[np.float32]:
