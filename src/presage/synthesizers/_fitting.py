@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from presage.foundation.training.checkpoints import load_checkpoint, save_checkpoint
 
@@ -36,8 +35,6 @@ class Recipe:
     """The highest learning rate; it falls along a cosine over all epochs."""
     decay: float = 1e-2
     clip: float = 1.0
-    average: float = 0.0
-    """Rounds through all examples over which weights are averaged, so that their mean counts; 0: the last do."""
 
 
 def fit(
@@ -68,7 +65,7 @@ def fit(
         from presage.synthesizers._private import fit_privately
 
         return fit_privately(network, examples, loss_of, recipe, training)
-    state = State(network, recipe.epochs, kept_by_mean(recipe, examples))
+    state = State(network, recipe.epochs)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
     identity = {"recipe": vars(recipe), "seed": training.seed, "log": training.log, **(about or {})}
     done = 0
@@ -76,9 +73,10 @@ def fit(
         done = load_checkpoint(training.checkpoint, state, optimizer, identity)
     last = recipe.epochs if stop_at is None else min(stop_at, recipe.epochs)
     while done < last and not (stop_at is None and state.is_over(done, recipe.patience)):
-        _run_epoch(state, examples, loss_of, optimizer, recipe, training.seed, done)
+        _run_epoch(network, examples, loss_of, optimizer, recipe, training.seed, done)
+        network.eval()
         with torch.no_grad():
-            state.note(done, score(state.settled.eval()) if stop_at is None else -done)
+            state.note(done, score(network) if stop_at is None else -done)
         done += 1
         training.tell(done, last, f"score {float(state.scores[done - 1]):.4f}" if stop_at is None else "")
         if training.checkpoint is not None:
@@ -90,19 +88,13 @@ def fit(
     return {"epochs": done, "best_epoch": int(np.argmin(scores)) + 1, "scores": scores}
 
 
-def kept_by_mean(recipe: Recipe, examples: int) -> float:
-    """Return how much of itself the mean of the weights keeps at each step; 0: there is no mean."""
-    steps = recipe.average * math.ceil(examples / recipe.batch)
-    return math.exp(-1 / steps) if steps else 0.0
-
-
 def rate_at(epoch: int, recipe: Recipe) -> float:
     """Return the learning rate of an epoch."""
     return recipe.rate * (0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * epoch / recipe.epochs)))
 
 
 def _run_epoch(
-    state: State,
+    network: nn.Module,
     examples: int,
     loss_of: Callable[[nn.Module, IntArray], Tensor],
     optimizer: torch.optim.Optimizer,
@@ -115,43 +107,31 @@ def _run_epoch(
     torch.manual_seed((seed << 20) + epoch)
     for group in optimizer.param_groups:
         group["lr"] = rate_at(epoch, recipe)
-    network = state.network.train()
+    network.train()
     for first in range(0, examples, recipe.batch):
         loss = loss_of(network, order[first : first + recipe.batch])
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
         optimizer.step()
-        state.follow()
 
 
 class State(nn.Module):
-    """A network with the mean of its weights, its best weights and its scores so far: what a checkpoint keeps."""
+    """A network with its best weights and its scores so far: what a checkpoint keeps."""
 
     scores: Tensor
 
-    def __init__(self, network: nn.Module, epochs: int, kept: float = 0.0) -> None:
+    def __init__(self, network: nn.Module, epochs: int) -> None:
         super().__init__()
         self.network = network
-        self.mean = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(kept)) if kept else None
         self.best = copy.deepcopy(network).requires_grad_(requires_grad=False)
         self.register_buffer("scores", torch.full((epochs,), math.inf, dtype=torch.float64))
 
-    @property
-    def settled(self) -> nn.Module:
-        """The network with the weights that count: their mean, or the last ones where there is none."""
-        return self.network if self.mean is None else self.mean.module
-
-    def follow(self) -> None:
-        """Bring the mean of the weights a little nearer to what they are now."""
-        if self.mean is not None:
-            self.mean.update_parameters(self.network)
-
     def note(self, epoch: int, score: float) -> None:
-        """Remember the score of an epoch, and the weights that count if no earlier ones were better."""
+        """Remember the score of an epoch, and the weights if no earlier one was better."""
         self.scores[epoch] = score if math.isfinite(score) else math.inf
         if bool(self.scores[epoch] <= self.scores.min()):
-            self.best.load_state_dict(self.settled.state_dict())
+            self.best.load_state_dict(self.network.state_dict())
 
     def is_over(self, done: int, patience: int) -> bool:
         """Return whether the best epoch lies too far back."""

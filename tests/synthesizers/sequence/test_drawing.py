@@ -21,7 +21,7 @@ from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.examples import Examples, make_examples
 from presage.synthesizers.sequence.features import AFTER, BEFORE, Moment, before_gap, moments_of
 from presage.synthesizers.sequence.fields import fit_fields, known_numbers
-from presage.synthesizers.sequence.forward import Weights, _look_back, draw_words
+from presage.synthesizers.sequence.forward import Weights, _mixture, draw_words
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.model import SequenceModel
 from presage.synthesizers.sequence.network import SequenceNetwork, Shape
@@ -128,8 +128,8 @@ def probability(
     from presage.synthesizers.sequence.features import REACH
     from presage.synthesizers.sequence.forward import sigmoid, softmax
 
-    weight, hidden = _look_back(weights, place, told, memory, words[:, :place])
-    own = weights.linear(f"fields.{place}.own", hidden) + weights.arrays[f"usual.{place}"][batch.user.numpy()]
+    weight, choice, own = _mixture(weights, place, told, memory, words[:, :place])
+    own = own + weights.arrays[f"usual.{place}"][batch.user.numpy()]
     last = len(fields.sizes) - 1
     if place in (0, last):
         possible = (batch.gap_words if place == 0 else batch.run_words).numpy()
@@ -138,9 +138,9 @@ def probability(
     offset = true[:, None] - memory.words[:, :, place]
     alike = (offset == 0).astype(float)
     if place in (0, last):
-        near = softmax(weights.linear(f"fields.{place}.near", hidden))
-        alike = np.take_along_axis(near, np.clip(offset + REACH, 0, 2 * REACH), 1) * (np.abs(offset) <= REACH)
-    copies = sigmoid(weights.linear(f"fields.{place}.choice", hidden)[:, 0]) * memory.present[:, 0]
+        kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])[0]
+        alike = kernel[np.clip(offset + REACH, 0, 2 * REACH)] * (np.abs(offset) <= REACH)
+    copies = sigmoid(choice) * memory.present[:, 0]
     if place == 0:
         copies = copies * ~batch.fresh.numpy()
     return copies * (weight * alike).sum(1) + (1 - copies) * softmax(own)[np.arange(len(true)), true]
@@ -155,8 +155,8 @@ def test_words_are_drawn_as_often_as_they_are_likely(model: SequenceModel) -> No
     drawn = np.zeros((count, 1), np.int64)
     chances = np.random.default_rng(0).random((3, count))
     words = draw_words(drawer.weights, 1, told, memory, drawn, user, None, chances, near=False)
-    _, hidden = _look_back(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
-    own = drawer.weights.linear("fields.1.own", hidden) + drawer.weights.arrays["usual.1"][:1]
+    _, _, own = _mixture(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
+    own = own + drawer.weights.arrays["usual.1"][:1]
     shares = np.exp(own[0] - own[0].max())
     shares /= shares.sum()
     np.testing.assert_allclose(np.bincount(words, minlength=len(shares)) / count, shares, atol=0.03)

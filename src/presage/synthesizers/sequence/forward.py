@@ -1,7 +1,6 @@
 """The network without torch: draws words for many streams at once.
 
-Letters in shapes: A streams, K jobs that one may look back to, F fields, D width of a job's vector, H width of the
-hidden layer, V words.
+Letters in shapes: A streams, K jobs that one may look back to, F fields, D width of a job's vector, V words.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ def draw_words(
     the word is a number, and may be near that of an earlier job instead of the same, which takes one more row of
     `chances`. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
     """
-    weight, hidden = _look_back(weights, place, told, memory, drawn)
-    own, choice = (weights.linear(f"fields.{place}.{name}", hidden) for name in ("own", "choice"))
+    weight, choice, own = _mixture(weights, place, told, memory, drawn)
     own += weights.arrays[f"usual.{place}"][user]
     if favour is not None:
         own += favour
@@ -82,24 +80,25 @@ def draw_words(
         own = np.where(possible, own, np.float32(-1e4))
     streams = np.arange(len(told))
     words = pick(np.exp(own - own.max(axis=1, keepdims=True)), chances[0])
-    copies = memory.present[:, 0] & (chances[1] < sigmoid(choice[:, 0]))
+    copies = memory.present[:, 0] & (chances[1] < sigmoid(choice))
     if fresh is not None:
         copies &= ~fresh
     if not copies.any():
         return words
     copied = memory.words[streams, pick(weight, chances[2]), place]
     if near:
-        copied += pick(softmax(weights.linear(f"fields.{place}.near", hidden)), chances[3]) - REACH
+        kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])
+        copied += pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), chances[3]) - REACH
         copied = np.clip(copied, 0, own.shape[1] - 1)
     if possible is not None:
         copies &= possible[streams, copied]
     return np.where(copies, copied, words)
 
 
-def _look_back(
+def _mixture(
     weights: Weights, place: int, told: Float32, memory: Memory, drawn: IntArray
-) -> tuple[Float32, Float32]:
-    """Return the weights of earlier jobs (A, K), and what a word is drawn from (A, H)."""
+) -> tuple[Float32, Float32, Float32]:
+    """Return the weights of earlier jobs (A, K), the logit of choosing one (A,), logits of own words (A, V)."""
     field = f"fields.{place}"
     query = weights.linear(f"{field}.query", told)  # (A, D)
     keys = memory.keys + weights.arrays["age.weight"]
@@ -110,7 +109,8 @@ def _look_back(
     likeness = np.where(memory.present, likeness, np.float32(-1e4))
     weight = softmax(likeness) * memory.present
     read = np.matmul(weight[:, None, :], memory.values)[:, 0, :]
-    return weight, silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
+    hidden = silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
+    return weight, weights.linear(f"{field}.choice", hidden)[:, 0], weights.linear(f"{field}.own", hidden)
 
 
 def pick(shares: Float32, places: FloatArray) -> IntArray:

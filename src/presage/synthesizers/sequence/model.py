@@ -73,7 +73,7 @@ class SequenceModel(Synthesizer):
         hours = (moment.now_s + gap_s) / 3600
         week = calm_week(hours[gap_s >= CALM_GAP_S])
         self.drawer = Drawer(self.columns, fields, weights, week, np.zeros(WEEK_HOURS))
-        log = Drawn(examples.words, streams.of_rows()[1] == 0, hours, examples.user)
+        log = Drawn(examples.words, streams.of_rows()[1] == 0, hours)
         record["calibration"] = self._calibrate(log, training.seed)
         if training.checkpoint is not None:
             drop_checkpoints(training.checkpoint)
@@ -99,7 +99,7 @@ class SequenceModel(Synthesizer):
             words, _, submit_ms = self.drawer.draw_streams(plan, rng, Drawing())
             begins = np.concatenate([[0], np.cumsum(plan.jobs)[:-1]])
             hours = plan.calendar.since_monday_s(submit_ms) / 3600
-            return Drawn(words, np.isin(np.arange(len(words)), begins), hours, np.repeat(plan.user, plan.jobs))
+            return Drawn(words, np.isin(np.arange(len(words)), begins), hours)
 
         return calibrate(self.drawer, log, draw, self.settings.calibration)
 

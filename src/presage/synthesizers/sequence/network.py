@@ -134,8 +134,8 @@ class SequenceNetwork(nn.Module):
         for place, field in enumerate(self.fields):
             told = torch.cat([batch.before if place == 0 else batch.after, who, drawn], dim=1)
             usual = self.log_usual(place, user, batch.words[:, place] if self.training else None)
-            drawn_from = field(told, usual, keys, values, batch, place)
-            logs.append(field.log_probability(drawn_from, batch, place))
+            own, weight, chosen = field(told, usual, keys, values, batch, place)
+            logs.append(field.log_probability(own, weight, chosen, batch, place))
             drawn = drawn + self.words[place](batch.words[:, place])
         return torch.stack(logs, dim=1)
 
@@ -155,21 +155,13 @@ class SequenceNetwork(nn.Module):
         return self.key(job) + self.age.weight, self.value(job)
 
 
-class Mixture(NamedTuple):
-    """What a field is drawn from."""
-
-    own: Tensor  # (B, V): logits of values of its own
-    weight: Tensor  # (B, K): which earlier job it would be like
-    chosen: Tensor  # (B,): the logit of being like one
-    near: Tensor | None  # (B, 2 REACH + 1): logits of how many ranges away from that one; None: not away at all
-
-
 class Field(nn.Module):
     """Draws one field."""
 
     def __init__(self, shape: Shape, place: int, *, near: bool) -> None:
         super().__init__()
         told = (BEFORE if place == 0 else AFTER) + shape.user_width + shape.width
+        self.near = near
         self.count = shape.words[place]
         self.query = nn.Linear(told, shape.width)
         self.same = nn.Parameter(torch.full((len(shape.words),), 2.0))
@@ -178,18 +170,13 @@ class Field(nn.Module):
         self.own = nn.Linear(shape.hidden, self.count)
         self.choice = nn.Linear(shape.hidden, 1)
         self.trust = nn.Parameter(torch.ones(1))
-        # How likely a number lies how many ranges away from the earlier one that it is like. Some programs run as
-        # long as before to the second, others about as long; and ranges of long run times are wide.
-        self.near = nn.Linear(shape.hidden, 2 * REACH + 1) if near else None
-        if self.near is not None:
-            nn.init.zeros_(self.near.weight)
-            with torch.no_grad():
-                self.near.bias.copy_(-0.8 * torch.arange(-REACH, REACH + 1).abs())
+        # How likely a number lies how many ranges away from the earlier one that it is like.
+        self.kernel = nn.Parameter(-0.8 * torch.arange(-REACH, REACH + 1).abs().float())
 
     def forward(
         self, told: Tensor, usual: Tensor, keys: Tensor, values: Tensor, batch: Batch, place: int
-    ) -> Mixture:
-        """Return what the field is drawn from."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits of own values (B, V), weights of earlier jobs (B, K), the logit of choosing one (B,)."""
         likeness = torch.einsum("bd,bkd->bk", self.query(told), keys) / keys.shape[-1] ** 0.5
         if place:
             equal = batch.history[..., :place] == batch.words[:, None, :place]  # (B, K, place)
@@ -200,21 +187,19 @@ class Field(nn.Module):
         hidden = self.dropout(functional.silu(self.body(torch.cat([told, read], dim=1))))
         own = self.own(hidden) + self.trust * usual
         own = own.masked_fill(~_possible(batch, place, self.count, len(batch.words[0])), -1e4)
-        near = None if self.near is None else self.near(hidden)
-        return Mixture(own, weight, self.choice(hidden).squeeze(1), near)
+        return own, weight, self.choice(hidden).squeeze(1)
 
-    def log_probability(self, mixture: Mixture, batch: Batch, place: int) -> Tensor:
+    def log_probability(self, own: Tensor, weight: Tensor, chosen: Tensor, batch: Batch, place: int) -> Tensor:
         """Return the logarithm of the probability of the true word: (B,)."""
         true = batch.words[:, place]
-        generated = torch.log_softmax(mixture.own, dim=1).gather(1, true[:, None]).squeeze(1)
+        generated = torch.log_softmax(own, dim=1).gather(1, true[:, None]).squeeze(1)
         offset = true[:, None] - batch.history[..., place]  # (B, K)
-        if mixture.near is None:
-            alike = (offset == 0).float()
+        if self.near:
+            kernel = torch.softmax(self.kernel, dim=0)
+            alike = kernel[(offset + REACH).clamp(0, 2 * REACH)] * (offset.abs() <= REACH)
         else:
-            shares = torch.softmax(mixture.near, dim=1)
-            alike = shares.gather(1, (offset + REACH).clamp(0, 2 * REACH)) * (offset.abs() <= REACH)
-        copied = torch.log((mixture.weight * alike).sum(1) + LEAST)
-        chosen = mixture.chosen
+            alike = (offset == 0).float()
+        copied = torch.log((weight * alike).sum(1) + LEAST)
         if place == 0:
             # The first gap of a day counts from when it began, which is not like any other.
             chosen = chosen.masked_fill(batch.fresh, -1e4)

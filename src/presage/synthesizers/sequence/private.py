@@ -224,7 +224,7 @@ def _wanted(shares: list[FloatArray], words: dict[str, FloatArray]) -> Wanted:
     counted, same = words["again"].reshape(-1, 2).T
     often = np.clip(same / np.maximum(counted, 1e-9), LEAST_OFTEN, 1 - LEAST_OFTEN)
     hours = np.where(kinds < 24, kinds, kinds % 24 + 5 * 24).astype(np.float64)
-    return Wanted(np.column_stack(drawn), np.zeros(WANTED_JOBS, np.bool_), hours, user=None, often=often)
+    return Wanted(np.column_stack(drawn), np.zeros(WANTED_JOBS, np.bool_), hours, often)
 
 
 def _record(settings: Settings, budget: Budget, descent: Descent) -> dict[str, Any]:

@@ -20,9 +20,6 @@ class Settings:
     dropout: float = parameter(0.3, "share of these that is hidden in training", minimum=0, maximum=0.9)
     rate: float = parameter(1e-3, "highest learning rate", above=0, maximum=1)
     decay: float = parameter(1e-2, "weight decay", minimum=0, maximum=10)
-    average: float = parameter(
-        1.3, "rounds over which weights are averaged; 0: not at all", minimum=0, maximum=100
-    )
     batch: int = parameter(
         256, "jobs in a batch, or users' weeks of a private model", minimum=1, maximum=1_000_000
     )

@@ -46,7 +46,7 @@ def train_network(
     Checkpoints stay, so that it need not be done again if what follows is interrupted.
     """
     own = settings
-    recipe = Recipe(own.epochs, own.patience, own.batch, own.rate, own.decay, average=own.average)
+    recipe = Recipe(own.epochs, own.patience, own.batch, own.rate, own.decay)
     users = int(examples.user.max()) + 1
     shape = Shape(fields.sizes, users, own.width, own.hidden, dropout=own.dropout)
     everything = np.arange(len(examples.words))

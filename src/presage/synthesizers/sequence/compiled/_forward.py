@@ -25,10 +25,7 @@ def draw_word(
     """Return a word of the field at `place` for one stream; see `draw_words`."""
     begin, end, last = parts.first[place], parts.first[place + 1], len(words) - 1
     own, weight = np.empty(end - begin, np.float32), np.zeros(HISTORY, np.float32)
-    hidden = np.empty(parts.body.shape[2], np.float32)
-    _look_back(parts, held, place, a, told, words, weight, hidden)
-    matrix = parts.own[len(hidden) * begin : len(hidden) * end].reshape(len(hidden), end - begin)
-    linear(hidden, matrix, parts.own_bias[begin:end], own)
+    choice = _mixture(parts, held, place, a, told, words, weight, own)
     add(own, ONE, parts.usual[user, begin:end])
     possible = np.ones(len(own), np.bool_)
     fresh = place == 0 and moment.done_today[a] == 0
@@ -40,25 +37,21 @@ def draw_word(
         _find_possible_runs(possible, meanings.run_low, bound_s)
     _shares(own, possible)
     found = pick(own, chance[0])
-    choice = dot(hidden, parts.choice[place]) + parts.choice_bias[place]
     if fresh or not held.present[a, 0] or chance[1] >= sigmoid(choice):
         return found
     copied = held.words[a, pick(weight, chance[2]), place]
     if place == 0 or place == last:
-        near = np.empty(2 * REACH + 1, np.float32)
-        linear(hidden, parts.near[min(place, 1)], parts.near_bias[min(place, 1)], near)
-        _exponentiate(near)
-        copied += pick(near, chance[3]) - REACH
+        copied += pick(parts.near[min(place, 1)], chance[3]) - REACH
     copied = min(max(copied, 0), len(own) - 1)  # of all fields: kernels do not check that a place is there
     return copied if possible[copied] else found
 
 
 @inner
-def _look_back(
+def _mixture(
     parts: Parts, held: Held, place: int, a: int, told: np.ndarray, words: np.ndarray, weight: np.ndarray,
-    hidden: np.ndarray,
-) -> None:  # fmt: skip
-    """Write the weights of earlier jobs, and what a word is drawn from.
+    own: np.ndarray,
+) -> np.float32:  # fmt: skip
+    """Write the weights of earlier jobs and the logits of own words; return the logit of choosing an earlier job.
 
     What is read of the earlier jobs is told besides.
     """
@@ -85,8 +78,13 @@ def _look_back(
         if held.present[a, k]:
             weight[k] /= total
             add(told[known:], weight[k], held.values[a, k])
+    hidden = np.empty(parts.body.shape[2], np.float32)
     linear(told, parts.body[place], parts.body_bias[place], hidden)
     silu(hidden)
+    begin, end = parts.first[place], parts.first[place + 1]
+    matrix = parts.own[len(hidden) * begin : len(hidden) * end].reshape(len(hidden), end - begin)
+    linear(hidden, matrix, parts.own_bias[begin:end], own)
+    return dot(hidden, parts.choice[place]) + parts.choice_bias[place]
 
 
 @inner
@@ -107,16 +105,10 @@ def _find_possible_runs(possible: np.ndarray, low: np.ndarray, bound_s: float) -
 
 @inner
 def _shares(own: np.ndarray, possible: np.ndarray) -> None:
-    """Turn logits of words into shares, which need not add up to 1."""
+    """Turn logits into shares, which need not add up to 1."""
     for word in range(len(own)):
         if not possible[word]:
             own[word] = IMPOSSIBLE
-    _exponentiate(own)
-
-
-@inner
-def _exponentiate(logits: np.ndarray) -> None:
-    """Turn logits into shares, which need not add up to 1."""
-    highest = logits.max()
-    for place in range(len(logits)):
-        logits[place] = np.exp(logits[place] - highest)
+    highest = own.max()
+    for word in range(len(own)):
+        own[word] = np.exp(own[word] - highest)
