@@ -41,8 +41,14 @@ def test_evaluate_judges_the_default_policy_by_the_best_rule(presage: Presage, l
     assert low <= result.document["ratio_to_best_static"] <= high
 
 
-def test_forecasts_of_a_model_that_learnt_the_log_before(presage: Presage, log: Path) -> None:
+def test_forecasts_of_a_model_that_learnt_the_log_before(
+    presage: Presage, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
+    from presage.foundation.training.finetuning import COURSES
+    from presage.foundation.view.tasks import Task
+
+    monkeypatch.setitem(COURSES, Task.RUN, COURSES[Task.RUN].of_steps(20))
     plain, tuned = (
         presage("policy", "compare", "--trace", log, "--policies", "fcfs,index", *more, "--json").document
         for more in ([], ["--finetune"])
