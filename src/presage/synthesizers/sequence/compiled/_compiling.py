@@ -24,6 +24,7 @@ def _forget_stale_kernels() -> None:
     file to tell whether it is still good.
     """
     folder = Path(__file__).parent
+    # Another process may delete them first, and an installation that may not be written to does not change either.
     with suppress(OSError):
         newest = max(path.stat().st_mtime for path in folder.parent.rglob("*.py"))
         for compiled_file in (folder / "__pycache__").glob("*.nb[ci]"):
