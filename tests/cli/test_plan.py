@@ -3,7 +3,9 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
@@ -161,16 +163,20 @@ def test_a_network_is_estimated_for_each_place(presage: Presage, lab: Path, tmp_
 
 
 def test_spreads_and_assumptions_can_be_stated(presage: Presage, lab: Path) -> None:
+    # A night that is now: one that is far off changes no plan.
+    begins_h = datetime.now(ZoneInfo("Europe/Berlin")).hour
+    ends_h = (begins_h + 12) % 24
     done = presage(
         "plan", "--system", "lab.toml", "--walltime", "2h..3h..6h", "--only", "lab/test", "--wait",
-        "lab=1h..2h..4h", "--save", "0", "--restart", "0", "--night", "20-8", "--confidence", "0.8", "--json",
+        "lab=1h..2h..4h", "--save", "0", "--restart", "0", "--night", f"{begins_h}-{ends_h}",
+        "--confidence", "0.8", "--json",
     )  # fmt: skip
     assert done.exit_code == 0, done.err
     assumed = done.document["assumptions"]
     assert assumed["overheads"]["save_s"] == 0
-    assert assumed["night"] == {"begins_h": 20, "ends_h": 8, "wait_s": 60.0}
+    assert assumed["night"] == {"begins_h": begins_h, "ends_h": ends_h, "wait_s": 60.0}
     assert done.document["options"][0]["walltime"]["p90"] == 6 * 3600
-    assert "idle from 20:00 to 8:00" in done.document["chosen"]["notes"][-1]
+    assert f"idle from {begins_h}:00 to {ends_h}:00" in done.document["chosen"]["notes"][-1]
 
 
 def test_waits_come_from_a_log(presage: Presage, lab: Path, tmp_path: Path) -> None:
