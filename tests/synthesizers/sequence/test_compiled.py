@@ -83,7 +83,7 @@ def run_through(drawer: Drawer) -> Iterator[tuple[Moment, Memory, NDArray[np.int
     """Yield where streams stand, what they remember and whose they are, before each of their jobs."""
     rng = np.random.default_rng(5)
     steps = steps_of(drawer, Steps)
-    moment = drawing_module._begin(STREAMS)
+    moment = Moment.begin(STREAMS)
     memory = Memory.empty(STREAMS, np.array(drawer.fields.sizes), drawer.weights.width, drawer.fields.sort)
     users = len(drawer.weights.arrays["user.weight"]) - 1
     user = rng.integers(-1, users, STREAMS)  # one is of nobody that is known
@@ -145,9 +145,7 @@ def test_few_streams_are_drawn_as_among_many(drawer: Drawer) -> None:
     many = compiled._draw(moment, memory, user, chances)
     for stream in range(STREAMS):
         one = slice(stream, stream + 1)
-        alone = compiled._draw(
-            Moment(*(values[one] for values in moment)), memory.of(one), user[one], chances[:, one].copy()
-        )
+        alone = compiled._draw(moment.of(one), memory.of(one), user[one], chances[:, one].copy())
         assert all(np.array_equal(each[0], all_of[stream]) for each, all_of in zip(alone, many, strict=True))
 
 

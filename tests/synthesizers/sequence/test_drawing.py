@@ -15,7 +15,6 @@ import torch
 
 from presage.synthesizers import SYNTHESIZERS, Request, Training, sample
 from presage.synthesizers.columns import RUN
-from presage.synthesizers.sequence import drawing as drawing_module
 from presage.synthesizers.sequence import steps as steps_module
 from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.examples import Examples, make_examples
@@ -212,7 +211,7 @@ def test_a_log_whose_jobs_all_end_at_their_limits_is_learned(habits: Trace) -> N
 
 
 def test_moments_have_one_value_for_each_stream() -> None:
-    begun = drawing_module._begin(3)
+    begun = Moment.begin(3)
     assert all(len(values) == 3 for values in begun)
 
 

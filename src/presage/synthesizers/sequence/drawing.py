@@ -10,6 +10,7 @@ import numpy as np
 
 from presage.synthesizers.columns import GAP, RUN, JobTable
 from presage.synthesizers.sequence.continuing import go_on
+from presage.synthesizers.sequence.drafts import Drafts
 from presage.synthesizers.sequence.features import Moment
 from presage.synthesizers.sequence.meanings import Meanings
 from presage.synthesizers.sequence.memory import Memory
@@ -38,6 +39,8 @@ class Drawer:
     """(168,): of mean 1, never 0."""
     hours: FloatArray
     """(168,): what makes gaps that end in an hour of the week likelier, as a logarithm."""
+    drafts: int
+    """How often each day of a stream is drawn, to keep the one that is nearest to the plan."""
     rare: RareJobs = field(default_factory=RareJobs.none)
     """Jobs of the log that are not to be drawn again."""
 
@@ -50,29 +53,37 @@ class Drawer:
         self, plan: Plan, rng: np.random.Generator, drawing: Drawing
     ) -> tuple[IntArray, FloatArray, IntArray]:
         """Return words, run times and submit times of all jobs, stream by stream."""
-        jobs = int(plan.jobs.sum())
+        moment, memory = self._begin(plan, drawing)
+        drafts = Drafts(plan, len(self.fields.names), self.drafts)
         first = np.concatenate([[0], np.cumsum(plan.jobs)[:-1]])
-        words = np.empty((jobs, len(self.fields.names)), np.int64)
-        run_s, time_s = np.empty(jobs), np.empty(jobs)
-        moment = _begin(len(plan.jobs))
-        memory = Memory.empty(len(plan.jobs), np.array(self.fields.sizes), self.weights.width, self.fields.sort)
-        if drawing.history is not None:
-            go_on(drawing.history, plan, moment, memory, self.columns, self.fields, self.weights)
-        steps = self._steps(jobs)
+        user = np.repeat(plan.user, self.drafts)
+        steps = self._steps(len(plan.day) * self.drafts)
         active = len(plan.jobs)
         now, held = moment, memory
         for step in range(int(plan.jobs[0])):
             if plan.jobs[active - 1] <= step:
                 active = int((plan.jobs > step).sum())
-                now, held = _first(moment, active), memory.of(slice(active))
+                rows = slice(active * self.drafts)
+                now, held = moment.of(rows), memory.of(rows)
             places = first[:active] + step
-            _turn_day(now, plan, places, begins=step == 0)
-            new = steps.next_jobs(now, held, plan.user[:active], rng)
-            words[places], run_s[places], time_s[places] = new.words, new.run_s, now.now_s + new.gap_s
+            _turn_day(now, plan, np.repeat(places, self.drafts), begins=step == 0)
+            new = steps.next_jobs(now, held, user[: active * self.drafts], rng)
+            drafts.write(places, new, now.now_s + new.gap_s)
             steps.take_up(now, held, new)
+            drafts.settle(places, now, held)
             drawing.tell(active)
-        submit_ms = plan.calendar.monday_ms + np.rint(time_s).astype(np.int64) * 1000
-        return words, run_s, submit_ms
+        words, run_s, time_s = drafts.kept()
+        return words, run_s, plan.calendar.monday_ms + np.rint(time_s).astype(np.int64) * 1000
+
+    def _begin(self, plan: Plan, drawing: Drawing) -> tuple[Moment, Memory]:
+        """Return where all drafts of all streams stand before their first job, and what they remember."""
+        streams = len(plan.jobs)
+        moment = Moment.begin(streams)
+        memory = Memory.empty(streams, np.array(self.fields.sizes), self.weights.width, self.fields.sort)
+        if drawing.history is not None:
+            go_on(drawing.history, plan, moment, memory, self.columns, self.fields, self.weights)
+        rows = np.repeat(np.arange(streams), self.drafts)
+        return moment.of(rows), memory.of(rows)
 
     def _steps(self, jobs: int) -> Steps:
         """Return what draws the next job of streams that have so many together."""
@@ -115,17 +126,3 @@ def _turn_day(moment: Moment, plan: Plan, places: IntArray, *, begins: bool) -> 
     moment.done_today[new_day] = 0.0
     moment.work_today[new_day] = 0.0
     moment.done_week[new_week] = 0.0
-
-
-def _begin(streams: int) -> Moment:
-    """Return streams before their first job."""
-    known = {
-        "now_s", "done", "done_week", "done_today", "left_week", "left_today", "session_jobs", "session_s",
-        "work_today", "work_left",
-    }  # fmt: skip
-    return Moment(*(np.full(streams, 0.0 if name in known else np.nan) for name in Moment._fields))
-
-
-def _first(moment: Moment, streams: int) -> Moment:
-    """Return the first `streams` of a moment, not a copy."""
-    return Moment(*(values[:streams] for values in moment))

@@ -71,6 +71,24 @@ class Moment(NamedTuple):
     """Processor seconds of the jobs that came today, and of those still to come."""
     work_left: FloatArray
 
+    @classmethod
+    def begin(cls, streams: int) -> Moment:
+        """Return streams before their first job."""
+        known = {
+            "now_s", "done", "done_week", "done_today", "left_week", "left_today", "session_jobs", "session_s",
+            "work_today", "work_left",
+        }  # fmt: skip
+        return cls(*(np.full(streams, 0.0 if name in known else np.nan) for name in cls._fields))
+
+    def of(self, streams: slice | IntArray) -> Moment:
+        """Return some of the streams; a slice of them is not a copy."""
+        return Moment(*(values[streams] for values in self))
+
+    def copy(self, source: IntArray, target: IntArray) -> None:
+        """Let the streams at `target` stand where those at `source` do."""
+        for values in self:
+            values[target] = values[source]
+
 
 def before_gap(moment: Moment) -> Float32:
     """Return what is known before the next job comes: (streams, BEFORE)."""

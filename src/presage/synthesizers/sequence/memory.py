@@ -48,8 +48,8 @@ class Memory:
             sort=sort,
         )
 
-    def of(self, streams: slice) -> Memory:
-        """Return the memory of some streams, not a copy."""
+    def of(self, streams: slice | IntArray) -> Memory:
+        """Return the memory of some streams; of a slice of them it is not a copy."""
         return Memory(
             self.words[streams],
             self.keys[streams],
@@ -58,6 +58,11 @@ class Memory:
             self.run_s[streams],
             self.sort,
         )
+
+    def copy(self, source: IntArray, target: IntArray) -> None:
+        """Let the streams at `target` remember what those at `source` do."""
+        for held in (self.words, self.keys, self.values, self.present, self.run_s):
+            held[target] = held[source]
 
     def run_of_same_sort_s(self, words: IntArray) -> FloatArray:
         """Return how long the last job of the same sort and range of run times ran; NaN where there is none."""

@@ -72,7 +72,7 @@ class SequenceModel(Synthesizer):
         weights = Weights(network.plain_arrays())
         hours = (moment.now_s + gap_s) / 3600
         week = calm_week(hours[gap_s >= CALM_GAP_S])
-        self.drawer = Drawer(self.columns, fields, weights, week, np.zeros(WEEK_HOURS))
+        self.drawer = Drawer(self.columns, fields, weights, week, np.zeros(WEEK_HOURS), self.settings.drafts)
         log = Drawn(examples.words, streams.of_rows()[1] == 0, hours)
         record["calibration"] = self._calibrate(log, training.seed)
         if training.checkpoint is not None:
@@ -87,7 +87,9 @@ class SequenceModel(Synthesizer):
 
         found = learn(self.columns, self.source, whole, self.settings, training)
         self.columns, self.source, self.activity = found.columns, found.source, found.activity
-        self.drawer = Drawer(found.columns, found.fields, found.weights, found.week, np.zeros(WEEK_HOURS))
+        self.drawer = Drawer(
+            found.columns, found.fields, found.weights, found.week, np.zeros(WEEK_HOURS), self.settings.drafts
+        )
         return {**found.record, "calibration": self._calibrate(found.wanted, training.seed)}
 
     def _calibrate(self, log: Drawn, seed: int) -> list[float]:
@@ -149,7 +151,9 @@ class SequenceModel(Synthesizer):
         )
         weights = Weights(_under("network.", arrays))
         rare = RareJobs(arrays["rare.keys"], arrays["rare.few"]) if "rare.keys" in arrays else RareJobs.none()
-        self.drawer = Drawer(self.columns, fields, weights, arrays["week"], arrays["hours"], rare)
+        self.drawer = Drawer(
+            self.columns, fields, weights, arrays["week"], arrays["hours"], self.settings.drafts, rare
+        )
 
     def _users(self, table: JobTable) -> IntArray:
         """Return a number for each job's user; without users all jobs are one person's."""

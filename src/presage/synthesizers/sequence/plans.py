@@ -11,6 +11,7 @@ from presage.synthesizers.sequence.streams import WEEK_S, stream_keys
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
+    from presage.synthesizers.sequence.fields import Flags
     from presage.synthesizers.sequence.streams import Calendar, Streams
 
     Part = tuple[IntArray, IntArray, IntArray, FloatArray]
@@ -90,6 +91,12 @@ class Plan:
     of_week: IntArray
     work: FloatArray
     """How many processor seconds the jobs of that day should make together."""
+
+    def ends_of_days(self) -> Flags:
+        """Return which jobs are the last of their stream on their day."""
+        stream = np.repeat(np.arange(len(self.jobs)), self.jobs)
+        goes_on = (np.diff(stream) == 0) & (np.diff(self.day) == 0)
+        return ~np.append(goes_on, False)
 
 
 def make_plan(

@@ -27,6 +27,10 @@ class Settings:
     calibration: int = parameter(
         6, "rounds in which drawn jobs are compared with the log's", minimum=0, maximum=100
     )
+    drafts: int = parameter(
+        4, "times that each six hours of a user are drawn, to keep what is nearest to the plan", minimum=1,
+        maximum=100,
+    )  # fmt: skip
     spread: float = parameter(
         0.1, "how much a user's number of jobs varies, as a power of e", minimum=0, maximum=2
     )
