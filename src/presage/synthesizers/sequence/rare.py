@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Keys = TypeVar("_Keys", "Keys", np.uint64)
 
-FEW = 10
+FEW = 20
 """A job that at least that many jobs of the log are equal to may be drawn as it is."""
 REACH_S, REACH_SHARE = 10.0, 0.25
 """How far a run time may be moved: by so many seconds and by such a share of it."""

@@ -24,34 +24,39 @@ def draw_word(
 ) -> int:  # fmt: skip
     """Return a word of the field at `place` for one stream; see `draw_words`."""
     begin, end, last = parts.first[place], parts.first[place + 1], len(words) - 1
-    own, weight = np.empty(end - begin, np.float32), np.zeros(HISTORY, np.float32)
-    choice = _mixture(parts, held, place, a, told, words, weight, own)
-    add(own, ONE, parts.usual[user, begin:end])
-    possible = np.ones(len(own), np.bool_)
+    weight, hidden = np.zeros(HISTORY, np.float32), np.empty(parts.body.shape[2], np.float32)
+    _look_back(parts, held, place, a, told, words, weight, hidden)
+    possible = np.ones(end - begin, np.bool_)
     fresh = place == 0 and moment.done_today[a] == 0
     if place == 0:
-        _favour(own, parts.favour, moment.now_s[a], meanings.gap_low, meanings.gap_high)
         possible[: parts.gaps] = not fresh
         possible[parts.gaps :] = fresh
     elif place == last:
         _find_possible_runs(possible, meanings.run_low, bound_s)
+    choice = dot(hidden, parts.choice[place]) + parts.choice_bias[place]
+    if held.present[a, 0] and not fresh and chance[1] < sigmoid(choice):
+        copied = held.words[a, pick(weight, chance[2]), place]
+        if place == 0 or place == last:
+            copied += pick(parts.near[min(place, 1)], chance[3]) - REACH
+        copied = min(max(copied, 0), end - begin - 1)  # of all fields: kernels do not check that a place is there
+        if possible[copied]:
+            return copied  # most words are, and own ones cost as much again
+    own = np.empty(end - begin, np.float32)
+    matrix = parts.own[len(hidden) * begin : len(hidden) * end].reshape(len(hidden), end - begin)
+    linear(hidden, matrix, parts.own_bias[begin:end], own)
+    add(own, ONE, parts.usual[user, begin:end])
+    if place == 0:
+        _favour(own, parts.favour, moment.now_s[a], meanings.gap_low, meanings.gap_high)
     _shares(own, possible)
-    found = pick(own, chance[0])
-    if fresh or not held.present[a, 0] or chance[1] >= sigmoid(choice):
-        return found
-    copied = held.words[a, pick(weight, chance[2]), place]
-    if place == 0 or place == last:
-        copied += pick(parts.near[min(place, 1)], chance[3]) - REACH
-    copied = min(max(copied, 0), len(own) - 1)  # of all fields: kernels do not check that a place is there
-    return copied if possible[copied] else found
+    return pick(own, chance[0])
 
 
 @inner
-def _mixture(
+def _look_back(
     parts: Parts, held: Held, place: int, a: int, told: np.ndarray, words: np.ndarray, weight: np.ndarray,
-    own: np.ndarray,
-) -> np.float32:  # fmt: skip
-    """Write the weights of earlier jobs and the logits of own words; return the logit of choosing an earlier job.
+    hidden: np.ndarray,
+) -> None:  # fmt: skip
+    """Write the weights of earlier jobs, and what a word is drawn from.
 
     What is read of the earlier jobs is told besides.
     """
@@ -78,13 +83,8 @@ def _mixture(
         if held.present[a, k]:
             weight[k] /= total
             add(told[known:], weight[k], held.values[a, k])
-    hidden = np.empty(parts.body.shape[2], np.float32)
     linear(told, parts.body[place], parts.body_bias[place], hidden)
     silu(hidden)
-    begin, end = parts.first[place], parts.first[place + 1]
-    matrix = parts.own[len(hidden) * begin : len(hidden) * end].reshape(len(hidden), end - begin)
-    linear(hidden, matrix, parts.own_bias[begin:end], own)
-    return dot(hidden, parts.choice[place]) + parts.choice_bias[place]
 
 
 @inner
