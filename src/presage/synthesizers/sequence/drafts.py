@@ -49,10 +49,10 @@ class Drafts:
         rows = streams[:, None] * self._count + np.arange(self._count)  # (A, C)
         best = self._distance(places[streams, None], moment, rows).argmin(axis=1)
         self._kept[places[streams]] = best
-        others = np.arange(self._count) != best[:, None]
-        source = np.broadcast_to(rows[np.arange(len(rows)), best, None], rows.shape)[others]
-        moment.copy(source, rows[others])
-        memory.copy(source, rows[others])
+        others = rows[np.arange(self._count) != best[:, None]]
+        source = np.repeat(rows[np.arange(len(rows)), best], self._count - 1)
+        moment.copy(source, others)
+        memory.copy(source, others)
 
     def kept(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return words, run times and times of the jobs that are kept."""
