@@ -14,7 +14,7 @@ def activity(span_days: int = 14) -> Activity:
     """Two whole weeks: user 0 has 3 jobs on Monday and 1 on Friday, and 2 on Tuesday; user 1 has 5 on a Sunday."""
     days = np.array([[3, 0, 0, 0, 1, 0, 0], [0, 2, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0, 5]])
     week, user = np.array([0, 1, 1]), np.array([0, 0, 1])
-    return Activity(np.ones(2), week, user, days, days * 10.0, span_days)
+    return Activity(np.ones((2, 7)), week, user, days, days * 10.0, span_days)
 
 
 def plan_of(
@@ -32,6 +32,29 @@ def test_what_the_log_did_comes_again() -> None:
     assert plan.of_day.tolist() == [3, 3, 3, 1, 2, 2, 5, 5, 5, 5, 5]
     assert plan.of_week.tolist() == [4, 4, 4, 4, 2, 2, 5, 5, 5, 5, 5]
     assert plan.work.tolist() == [30, 30, 30, 10, 20, 20, 50, 50, 50, 50, 50]
+
+
+def test_what_the_log_has_not_of_its_last_week_is_lent_by_another() -> None:
+    """The log ends on Tuesday night: its last days stay as busy as they were, the rest is as a week before."""
+    open_days = np.array([[1.0] * 7, [1.0] * 2 + [0.0] * 5])
+    days = np.array([[3, 0, 0, 0, 1, 0, 2], [4, 2, 0, 0, 0, 0, 0]])
+    known = Activity(open_days, np.array([0, 1]), np.array([0, 0]), days, days * 10.0, span_days=14)
+    plan = plan_of(known, 15)
+    assert np.bincount(plan.day)[:14].tolist() == [3, 0, 0, 0, 1, 0, 2, 4, 2, 0, 0, 1, 0, 2]
+    assert (plan.work / plan.of_day == 10).all()
+
+
+def test_days_that_a_short_log_never_saw_are_as_those_it_has() -> None:
+    """Of a Monday and a Tuesday whole weeks are made, in which all days have as many jobs as one of the two."""
+    days = np.array([[3, 5, 0, 0, 0, 0, 0]])
+    known = Activity(
+        np.array([[1.0] * 2 + [0.0] * 5]), np.array([0]), np.array([0]), days, days * 10.0, span_days=7
+    )
+    plan = plan_of(known, 100)
+    jobs = np.bincount(plan.day)
+    assert jobs[:2].tolist() == [3, 5]
+    assert set(jobs.tolist()) == {3, 5}
+    assert len(jobs) < 40
 
 
 def test_weeks_apart_are_streams_of_their_own() -> None:

@@ -72,7 +72,7 @@ def invent(habits: Habits, calendar: Calendar, rng: np.random.Generator) -> Acti
     work = np.zeros((len(week), DAYS))
     for place, count in enumerate(jobs.tolist()):
         days[place], work[place] = _week(habits, count, open_days[week[place]], rng)
-    return Activity(open_days.mean(axis=1), week, user, days, work, DAYS)
+    return Activity(open_days, week, user, days, work, DAYS)
 
 
 def quantiles(shares: FloatArray, edges: FloatArray, knots: int) -> FloatArray:

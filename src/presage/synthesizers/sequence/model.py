@@ -120,8 +120,8 @@ class SequenceModel(Synthesizer):
     def _arrays(self) -> dict[str, NDArray[Any]]:
         fields, activity = self.drawer.fields, self.activity
         known = {
-            "activity.share": activity.share, "activity.week": activity.week, "activity.user": activity.user,
-            "activity.days": activity.days, "activity.work": activity.work,
+            "activity.open_days": activity.open_days, "activity.week": activity.week,
+            "activity.user": activity.user, "activity.days": activity.days, "activity.work": activity.work,
             "activity.span_days": np.array([activity.span_days]),
             "gap.low": fields.gap.low, "gap.high": fields.gap.high,
             "first.low": fields.first.low, "first.high": fields.first.high,

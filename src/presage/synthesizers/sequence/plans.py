@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from presage.synthesizers.sequence.streams import WEEK_S, stream_keys
+from presage.synthesizers.sequence.streams import DAYS, WEEK_S, stream_keys
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
@@ -30,8 +30,8 @@ LEAST_SHARE, WHOLE = 0.15, 0.99
 class Activity:
     """How many jobs each user submitted on each day of each week of a log."""
 
-    share: FloatArray
-    """How much of each week the log has."""
+    open_days: FloatArray
+    """(weeks, parts of the week): how much of each the log has."""
     week: IntArray
     """One entry here and below for each user and week with jobs."""
     user: IntArray
@@ -41,6 +41,21 @@ class Activity:
     """(entries, parts of the week): their processor seconds."""
     span_days: int
     """After how many days a user begins anew: see `cut`."""
+
+    def moved(self, parts: int) -> Activity:
+        """Return what had been if all came so many parts of the week later, the last of them at its beginning."""
+        return replace(
+            self,
+            open_days=np.roll(self.open_days, parts, axis=1),
+            days=np.roll(self.days, parts, axis=1),
+            work=np.roll(self.work, parts, axis=1),
+        )
+
+    @property
+    def share(self) -> FloatArray:
+        """How much of each week the log has."""
+        share: FloatArray = self.open_days.mean(axis=1)
+        return share
 
     @property
     def jobs(self) -> IntArray:
@@ -65,9 +80,8 @@ def activity_of(streams: Streams, calendar: Calendar, work: FloatArray) -> Activ
     jobs = streams.jobs_by_day(calendar.weeks * calendar.parts).reshape(shape)
     works = streams.jobs_by_day(calendar.weeks * calendar.parts, work).reshape(shape)
     stream, week = np.nonzero(jobs.sum(axis=2))
-    share = calendar.open_days().mean(axis=1)
     return Activity(
-        share,
+        calendar.open_days(),
         week,
         streams.user[stream],
         jobs[stream, week].astype(np.int64),
@@ -117,7 +131,7 @@ def make_plan(
         span_s *= 2
     user, day, jobs, work = (np.concatenate(each) for each in zip(*parts, strict=True))
     # A trace longer than the log has streams no longer than the log's, so that they can be drawn side by side.
-    log_days = len(activity.share) * calendar.parts
+    log_days = activity.open_days.size
     span_days = activity.span_days if activity.span_days < log_days else log_days + calendar.parts
     return _laid_out(calendar, user, day, jobs, work, span_days)
 
@@ -130,18 +144,68 @@ def _parts(
     parts: list[Part] = []
     drawn = 0
     for week, lender in enumerate(_lenders(activity, calendar.weeks, rng, again=again)):
-        members = np.flatnonzero(activity.week == lender)
-        share = float(open_days[week].mean() / activity.share[lender])
-        jobs = _varied((activity.jobs[members] * share).astype(np.float64), varying.spread, rng)
-        members, jobs = members[jobs > 0], jobs[jobs > 0]
-        days, work = _days(activity, members, jobs, open_days[week], varying.borrowed, rng)
-        entry, day = np.nonzero(days)
-        varied = work[entry, day] * _noise(entry.shape, 2 * varying.spread, rng)
-        parts.append((activity.user[members][entry], day + week * calendar.parts, days[entry, day], varied))
-        drawn += int(jobs.sum())
+        for lending, lent, days in _lent(activity, int(lender), open_days[week], rng):
+            user, day, jobs, work = _part(lending, lent, days, varying, rng)
+            parts.append((user, day + week * calendar.parts, jobs, work))
+            drawn += int(jobs.sum())
         if drawn >= count:
             break
     return parts
+
+
+def _lent(
+    activity: Activity, lender: int, open_days: FloatArray, rng: np.random.Generator
+) -> list[tuple[Activity, int, FloatArray]]:
+    """Return what makes a week: `lender` lends the days that the log has of it, and other weeks the rest.
+
+    Each is what the log did, perhaps moved within the week, which of its weeks it is, and the days that it lends.
+    """
+    lent = [(activity, lender, open_days)]
+    missing = np.where(activity.open_days[lender] == 0, open_days, 0.0)
+    while missing.any():
+        moved, week = _stand_in(activity, missing > 0, rng)
+        there = moved.open_days[week] > 0
+        lent.append((moved, week, np.where(there, missing, 0.0)))
+        missing = np.where(there, 0.0, missing)
+    return lent
+
+
+def _stand_in(activity: Activity, missing: Flags, rng: np.random.Generator) -> tuple[Activity, int]:
+    """Return a week that has some of what is missing: a whole one, else one moved by days, or by parts of days.
+
+    A log of two days has no Thursday: its Tuesday stands for it.
+    """
+    parts = len(missing)
+    every_week = np.arange(len(activity.open_days))
+    for weeks, moves in (
+        (_whole_weeks(activity), range(1)),
+        (every_week, range(0, parts, parts // DAYS)),
+        (every_week, range(parts)),
+    ):
+        found = [
+            (moved, week)
+            for moved in map(activity.moved, moves)
+            for week in weeks.tolist()
+            if moved.open_days[week][missing].any()
+        ]
+        if found:
+            return found[int(rng.integers(len(found)))]
+    raise ValueError("a log lasts for some time")
+
+
+def _part(
+    activity: Activity, lender: int, open_days: FloatArray, varying: Varying, rng: np.random.Generator
+) -> Part:
+    """Return user, day of the week, jobs and work of days with jobs, as in a week of the log."""
+    members = np.flatnonzero(activity.week == lender)
+    known = activity.open_days[lender]
+    kept = np.divide(np.minimum(open_days, known), known, out=np.zeros(len(known)), where=known > 0)
+    jobs = _varied((activity.days[members] * kept).sum(axis=1), varying.spread, rng)
+    members, jobs = members[jobs > 0], jobs[jobs > 0]
+    days, work = _days(activity, members, jobs, kept, varying.borrowed, rng)
+    entry, day = np.nonzero(days)
+    varied = work[entry, day] * _noise(entry.shape, 2 * varying.spread, rng)
+    return activity.user[members][entry], day, days[entry, day], varied
 
 
 def _laid_out(
@@ -169,12 +233,21 @@ def _laid_out(
 
 def _lenders(activity: Activity, weeks: int, rng: np.random.Generator, *, again: bool) -> IntArray:
     """Return for each week of the plan the week of the log that lends its users."""
-    useful = np.flatnonzero(activity.share >= LEAST_SHARE)
-    useful = useful if len(useful) else np.arange(len(activity.share))
-    whole = useful[activity.share[useful] > WHOLE]
-    whole = whole if len(whole) else useful
-    first = np.union1d([0], useful) if again else whole
+    whole = _whole_weeks(activity)
+    first = np.union1d([0], _useful_weeks(activity)) if again else whole
     return np.concatenate([first[:weeks], rng.choice(whole, max(weeks - len(first), 0))])
+
+
+def _whole_weeks(activity: Activity) -> IntArray:
+    """Return the weeks that the log has from beginning to end, or those it has most of if there is none."""
+    useful = _useful_weeks(activity)
+    whole = useful[activity.share[useful] > WHOLE]
+    return whole if len(whole) else useful
+
+
+def _useful_weeks(activity: Activity) -> IntArray:
+    useful = np.flatnonzero(activity.share >= LEAST_SHARE)
+    return useful if len(useful) else np.arange(len(activity.open_days))
 
 
 def _days(
