@@ -22,7 +22,7 @@ from presage.synthesizers import (
     sample,
 )
 from presage.synthesizers._base import PRIVATE_KINDS
-from presage.synthesizers._files import HEAD, WEIGHTS
+from presage.synthesizers._files import FORMAT, HEAD, WEIGHTS
 from presage.synthesizers._load import offered_load
 from presage.synthesizers.columns import PEOPLE
 from presage.synthesizers.sampling import class_of_jobs
@@ -323,7 +323,8 @@ class SynthesizerContract:
         elif damage == "empty":
             weights.write_bytes(save({}))
         else:
-            head.write_text("{" if damage == "no JSON" else head.read_text().replace('"format": 1', '"format": 0'))
+            other = head.read_text().replace(f'"format": {FORMAT}', '"format": 0')
+            head.write_text("{" if damage == "no JSON" else other)
         with pytest.raises(InputError) as caught:
             load_synthesizer(tmp_path)
         assert caught.value.remedy
