@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
+from presage.errors import InputError
 from presage.foundation.training.checkpoints import load_checkpoint, save_checkpoint
 
 
@@ -34,3 +35,11 @@ def test_a_weight_without_a_gradient_keeps_the_others_in_their_places(tmp_path: 
     step(resumed, memory)
     for name, value in network.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value, rtol=0, atol=0)
+
+
+def test_the_state_of_a_network_that_is_built_otherwise_is_refused(tmp_path: Path) -> None:
+    """As after an upgrade that gave the network one more weight."""
+    before, after = nn.Linear(2, 1, bias=False), nn.Linear(2, 1)
+    save_checkpoint(tmp_path / "state", before, torch.optim.AdamW(before.parameters()), 1, {})
+    with pytest.raises(InputError, match="built in another way"):
+        load_checkpoint(tmp_path / "state", after, torch.optim.AdamW(after.parameters()), {})

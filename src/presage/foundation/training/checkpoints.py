@@ -34,7 +34,7 @@ def load_checkpoint(
 ) -> int:
     """Put a training where it was interrupted, and return how many steps it has done.
 
-    Raises InputError if the file belongs to another training, or is damaged.
+    Raises InputError if the file belongs to another training, or to another network, or is damaged.
     """
     try:
         with safe_open(path, "pt") as opened:
@@ -50,7 +50,14 @@ def load_checkpoint(
             expected="the same recipe, seed and logs",
             remedy="Remove it to begin anew, or name another folder",
         )
-    network.load_state_dict(_under("network/", tensors))
+    try:
+        network.load_state_dict(_under("network/", tensors))
+    except RuntimeError:
+        raise InputError(
+            f"{path.name} is the state of a network that is built in another way",
+            expected="a training that this version of Presage began",
+            remedy="Remove it to begin anew",
+        ) from None
     memory = optimizer.state_dict()
     places = sorted({int(name.split("/")[1]) for name in tensors if name.startswith("optimizer/")})
     memory["state"] = {place: _under(f"optimizer/{place}/", tensors) for place in places}
