@@ -56,6 +56,7 @@ CELLS = (
     Cell("load_forecast", ("load_forecast.py",), budget_min=8),
     Cell("anomalies", ("anomalies.py",), budget_min=5),
     Cell("synthesizers", ("synthesizers.py",), budget_min=150),
+    Cell("perturbed_queues", ("perturbed_queues.py",), budget_min=5),
     Cell("estimators", ("estimators.py",), budget_min=30),
     Cell("plane", ("plane.py",), budget_min=25),
 )

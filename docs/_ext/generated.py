@@ -813,13 +813,15 @@ _RLSCHEDULER: dict[str, tuple[Callable[[], Iterable[Sequence[str]]], tuple[str, 
 
 
 def synthesizer_results(what: str, part: str = "") -> str:
-    """Return a part of what was measured of `families`, `logs` or `shuffled`, or which `goals` were reached."""
+    """Return a part of what was measured of `families`, `logs`, `private`, `shuffled`, `perturbed` or `goals`."""
     if not synthesizer_tables.measured():
         return synthesizer_tables.NONE
     if what == "goals":
         return _table(synthesizer_tables.goal_head(), synthesizer_tables.goal_rows())
     if what == "shuffled":
         return _table(synthesizer_tables.shuffled_head(), synthesizer_tables.shuffled_rows())
+    if what == "perturbed":
+        return _table(synthesizer_tables.perturbed_head(), synthesizer_tables.perturbed_rows())
     make = {"families": synthesizer_tables.family_rows, "private": synthesizer_tables.private_rows}
     return _table(synthesizer_tables.head(part), make.get(what, synthesizer_tables.log_rows)(part))
 

@@ -1,4 +1,4 @@
-"""Tables about synthetic traces, made from the cells that `benchmarks/synthesizers.py` keeps."""
+"""Tables about synthetic traces, made from the cells of `benchmarks/synthesizers.py` and `perturbed_queues.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-CELLS = Path(__file__).resolve().parents[1] / "results" / "data" / "synthesizers"
+DATA = Path(__file__).resolve().parents[1] / "results" / "data"
+CELLS, PERTURBED = DATA / "synthesizers", DATA / "perturbed-queues"
 FLAGSHIP = "sequence"
 ROW_MODELS = ("lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion")
 PRIVATE = ("sequence", "tvae", "row-transformer")
@@ -27,6 +28,16 @@ REPLAYS = tuple(
     )
 )  # fmt: skip
 COPIES = {"rows": "copies of jobs", "rows_and_gap": "… with their gaps", "sequences": "copies of four jobs"}
+CHANGES = {
+    "nothing": "nothing",
+    "order-six-hours": "order of a user's jobs within six hours",
+    "order-day": "order of a user's jobs within a day",
+    "times-six-hours": "times of arrival within six hours",
+    "factor-0.3": "a factor for all run times of a user in six hours (log-normal, sigma 0.3)",
+    "factor-0.6": "… with 0.6",
+    "run-times-six-hours": "which job of a user has which run time, within six hours",
+}
+"""What was drawn at random in a log."""
 NONE = "No measurement is stored here yet. `make prove` makes one."
 NOTHING = "–"
 
@@ -200,6 +211,28 @@ def shuffled_rows() -> Rows:
         )
         for words, each in figures.items()
     ]
+
+
+def perturbed_head() -> tuple[str, ...]:
+    """Return the names of the columns of `perturbed_rows`."""
+    return ("drawn at random in the log", *_perturbed_logs())
+
+
+def perturbed_rows() -> Rows:
+    """Return how logs queue with something about them drawn at random: mean bounded slowdowns of each draw."""
+    return [
+        (words, *(_slowdowns(PERTURBED / log / change) for log in _perturbed_logs()))
+        for change, words in CHANGES.items()
+    ]
+
+
+def _perturbed_logs() -> list[str]:
+    return [log for log in LOGS if (PERTURBED / log).is_dir()]
+
+
+def _slowdowns(folder: Path) -> str:
+    found = [json.loads(path.read_text())["mean_bounded_slowdown"] for path in sorted(folder.glob("*.json"))]
+    return ", ".join(f"{each:.1f}" for each in found) or NOTHING
 
 
 def cells_of(log: str, family: str) -> list[Cell]:
