@@ -7,8 +7,9 @@ Protocol: a model learns from a window of a log and draws as many jobs as it lea
 with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and the
 natural level of everything else. Settings are the defaults for every log. Replays are at a load of 0.75; waits of
 synthetic jobs come from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view while the flagship
-was built, RICC and CTC-SP2 for what it copies. Private models have the same settings, an epsilon of 8 and a
-delta of 1e-5, each for its own unit: a user's week for the flagship, a job for the others.
+was built, RICC and CTC-SP2 for what it copies, and RICC, Theta and HPC2N for which draft is kept. Private models
+have the same settings, an epsilon of 8 and a delta of 1e-5, each for its own unit: a user's week for the flagship,
+a job for the others.
 
     python benchmarks/synthesizers.py                             # what is missing
     python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from presage.synthesizers._base import Drawing
+from presage.synthesizers.sequence import drafts as drafts_module
 from presage.synthesizers.sequence.drafts import Drafts
 from presage.synthesizers.sequence.features import Moment, work_of
 from presage.synthesizers.sequence.meanings import Meanings
@@ -14,8 +16,9 @@ from presage.synthesizers.sequence.model import SequenceModel
 from presage.synthesizers.sequence.plans import Plan
 from presage.synthesizers.sequence.steps import NextJobs
 from presage.synthesizers.sequence.streams import DAY_S, calendar_from
+from presage.synthesizers.sequence.tallies import Tally
 
-DRAFTS = 3
+DRAFTS, WORDS = 3, 600
 
 
 def plan_of_two() -> Plan:
@@ -32,12 +35,17 @@ def plan_of_two() -> Plan:
 
 
 class Table:
-    """Drafts of the plan above, to which jobs are written whose run times are their work."""
+    """Drafts of the plan above, to which jobs are written whose run times are their work, and their word.
 
-    def __init__(self) -> None:
-        self.drafts = Drafts(plan_of_two(), 1, DRAFTS)
+    `usual` (words,): what is usual for both users; else every word is as usual as the others.
+    """
+
+    def __init__(self, usual: np.ndarray[Any, Any] | None = None) -> None:
+        shares = np.full(WORDS, 1 / WORDS) if usual is None else usual
+        tally = Tally(np.stack([shares] * 2), np.array([WORDS]), np.array([WORDS]), np.array([False]))
+        self.drafts = Drafts(plan_of_two(), 1, DRAFTS, tally)
         self.moment = Moment.begin(2 * DRAFTS)
-        self.memory = Memory.empty(2 * DRAFTS, np.array([99]), 1, sort=(0,))
+        self.memory = Memory.empty(2 * DRAFTS, np.array([WORDS]), 1, sort=(0,))
 
     def write(self, places: list[int], runs_s: list[list[float]], times_s: list[list[float]]) -> None:
         rows = len(places) * DRAFTS
@@ -78,6 +86,24 @@ def test_who_is_late_by_days_is_not_kept_for_the_work() -> None:
     assert table.drafts.kept()[1][3] == 40
 
 
+def test_who_brings_much_is_further_from_the_plan_than_who_brings_little() -> None:
+    """Of the ten seconds that are planned for Tuesday, 80 are nearer than 0.3, as factors; but 80 make a queue."""
+    table = Table()
+    table.write([0, 3], [[1.0] * 3, [50.0] * 3], [[1.0] * 3] * 2)
+    table.write([1], [[99.0] * 3], [[2.0] * 3])
+    table.moment.work_today[:] = 0  # as when the next day begins
+    table.write([2], [[80.0, 0.3, 80.0]], [[DAY_S + 1.0] * DRAFTS])
+    assert table.drafts.kept()[1][2] == 0.3
+
+
+def test_of_drafts_with_about_the_work_of_the_plan_the_usual_one_is_kept() -> None:
+    usual = np.zeros(WORDS)
+    usual[45] = 1.0
+    table = Table(usual)
+    table.write([0, 3], [[1.0, 1.0, 1.0], [50.0, 45.0, 1.0]], [[1.0] * 3, [1.0] * 3])
+    assert table.drafts.kept()[1][3] == 45
+
+
 def days_off(model: SequenceModel, drafts: int, seed: int) -> float:
     """Return by how much the work of a user's day differs from the plan, as a mean of powers of e."""
     rng = np.random.default_rng(seed)
@@ -91,5 +117,25 @@ def days_off(model: SequenceModel, drafts: int, seed: int) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_more_drafts_keep_nearer_to_the_plan(model: SequenceModel, seed: int) -> None:
+def test_more_drafts_keep_nearer_to_the_plan(
+    model: SequenceModel, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert days_off(model, 6, seed) < 0.8 * days_off(model, 1, seed)
+    monkeypatch.setattr(drafts_module, "UNUSUAL", 0.0)  # what is usual is chosen for at the plan's expense
     assert days_off(model, 6, seed) < 0.7 * days_off(model, 1, seed)
+
+
+def unusual(model: SequenceModel, drafts: int, seed: int) -> float:
+    """Return by how many jobs, as a share, the words of users differ from what is usual for them."""
+    rng = np.random.default_rng(seed)
+    plan = model._plan(400, model.source.first_ms, rng)
+    words, _, _ = replace(model.drawer, drafts=drafts).draw_streams(plan, rng, Drawing())
+    tally = Tally.of(model.drawer.weights, model.drawer.fields, model.columns)
+    user = np.repeat(plan.user, plan.jobs)
+    away = [tally.distance(each, tally.after(each, words[user == each][:, None])) for each in np.unique(user)]
+    return float(np.sum(away) / len(words))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_drafts_keep_users_nearer_to_what_is_usual(model: SequenceModel, seed: int) -> None:
+    assert unusual(model, 6, seed) < 0.8 * unusual(model, 1, seed)

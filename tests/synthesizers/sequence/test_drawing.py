@@ -18,9 +18,9 @@ from presage.synthesizers.columns import RUN
 from presage.synthesizers.sequence import steps as steps_module
 from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.examples import Examples, make_examples
-from presage.synthesizers.sequence.features import AFTER, BEFORE, Moment, before_gap, moments_of
+from presage.synthesizers.sequence.features import AFTER, BEFORE, REACH, Moment, before_gap, moments_of
 from presage.synthesizers.sequence.fields import fit_fields, known_numbers
-from presage.synthesizers.sequence.forward import Weights, _mixture, draw_words
+from presage.synthesizers.sequence.forward import Weights, _mixture, _nearness, draw_words, sigmoid, softmax
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.model import SequenceModel
 from presage.synthesizers.sequence.network import SequenceNetwork, Shape
@@ -124,11 +124,9 @@ def probability(
     weights: Weights, place: int, told: Any, memory: Memory, words: Any, batch: Any, fields: Any
 ) -> np.ndarray[Any, Any]:
     """Return how likely drawing gives the true words, from its own parts."""
-    from presage.synthesizers.sequence.features import REACH
-    from presage.synthesizers.sequence.forward import sigmoid, softmax
-
     weight, choice, own = _mixture(weights, place, told, memory, words[:, :place])
-    own = own + weights.arrays[f"usual.{place}"][batch.user.numpy()]
+    usual = weights.arrays[f"usual.{place}"][batch.user.numpy()]
+    own = own + weights.arrays[f"fields.{place}.trust"] * usual
     last = len(fields.sizes) - 1
     if place in (0, last):
         possible = (batch.gap_words if place == 0 else batch.run_words).numpy()
@@ -137,8 +135,10 @@ def probability(
     offset = true[:, None] - memory.words[:, :, place]
     alike = (offset == 0).astype(float)
     if place in (0, last):
-        kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])[0]
-        alike = kernel[np.clip(offset + REACH, 0, 2 * REACH)] * (np.abs(offset) <= REACH)
+        near = [_nearness(weights, place, earlier, usual) for earlier in memory.words[:, :, place].T]
+        shares = np.stack([each / each.sum(axis=1, keepdims=True) for each in near], axis=1)  # (A, K, 2 REACH + 1)
+        there = np.clip(offset + REACH, 0, 2 * REACH)[..., None]
+        alike = np.take_along_axis(shares, there, axis=2)[..., 0] * (np.abs(offset) <= REACH)
     copies = sigmoid(choice) * memory.present[:, 0]
     if place == 0:
         copies = copies * ~batch.fresh.numpy()
@@ -155,10 +155,30 @@ def test_words_are_drawn_as_often_as_they_are_likely(model: SequenceModel) -> No
     chances = np.random.default_rng(0).random((3, count))
     words = draw_words(drawer.weights, 1, told, memory, drawn, user, None, chances, near=False)
     _, _, own = _mixture(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
-    own = own + drawer.weights.arrays["usual.1"][:1]
+    own = own + drawer.weights.arrays["fields.1.trust"] * drawer.weights.arrays["usual.1"][:1]
     shares = np.exp(own[0] - own[0].max())
     shares /= shares.sum()
     np.testing.assert_allclose(np.bincount(words, minlength=len(shares)) / count, shares, atol=0.03)
+
+
+def test_numbers_that_are_near_others_again_and_again_stay_where_the_user_usually_is() -> None:
+    kernel = -0.1 * np.abs(np.arange(-REACH, REACH + 1)).astype(np.float32)
+    usual = (
+        np.log(np.where(np.abs(np.arange(60) - 30) < 3, 1.0, 0.01)).astype(np.float32)[None, :].repeat(300, axis=0)
+    )
+    rng = np.random.default_rng(1)
+
+    def wandered(pull: float) -> float:
+        weights = Weights({"fields.0.kernel": kernel, "fields.0.pull": np.array([pull], np.float32)})
+        words = np.full(300, 30)
+        for _ in range(50):
+            shares = _nearness(weights, 0, words, usual)
+            words = words + np.array([rng.choice(len(each), p=each / each.sum()) for each in shares]) - REACH
+            assert ((words >= 0) & (words < 60)).all()
+        return float(np.abs(words - 30).mean())
+
+    assert wandered(0.0) > 10
+    assert wandered(1.0) < 2
 
 
 def test_users_keep_to_their_habits(model: SequenceModel, habits: Trace) -> None:

@@ -1,7 +1,8 @@
-"""Drafts: what a user does in six hours is drawn several times, and the one that keeps the plan best is kept.
+"""Drafts: what a user does in six hours is drawn several times, and the draft that keeps the plan best is kept.
 
 The network is told how much work is still to come, but it draws job after job and need not end there. Plans are
-what users of the log did, who kept theirs by definition: of several drafts, the nearest is most like them.
+what users of the log did, who kept theirs by definition: of several drafts, the nearest is most like them. And a
+draft is the better for bringing users nearer to what is usual for them.
 
 Letters in shapes: A streams, C drafts of each. Draft c of stream a is in row a * C + c of what is held.
 """
@@ -18,20 +19,33 @@ if TYPE_CHECKING:
     from presage.synthesizers.sequence.memory import Memory
     from presage.synthesizers.sequence.plans import Plan
     from presage.synthesizers.sequence.steps import NextJobs
+    from presage.synthesizers.sequence.tallies import Tally
 
+HEAVY = 3.0
+"""How much more it counts that work is off by a factor, where it is as much as days have on average, or more.
+
+Planned work or drawn work, whichever is more: queues are made by those who bring much, planned or not.
+"""
 LATE = 1.0
-"""How much six hours too late count: as much as work that is off by a factor of so many powers of e."""
+"""Six hours too late count as much as light work that is off by so many powers of e."""
+UNUSUAL = 4.0
+"""And so much a draft of which every job would have to be another for its user to be as usual in one column."""
 
 
 class Drafts:
     """The jobs of a plan, each drawn `count` times, and which of them are kept."""
 
-    def __init__(self, plan: Plan, fields: int, count: int) -> None:
+    def __init__(self, plan: Plan, fields: int, count: int, tally: Tally) -> None:
         jobs = len(plan.day)
-        self._plan, self._count = plan, count
+        self._plan, self._count, self._tally = plan, count, tally
+        self._user = np.repeat(plan.user, plan.jobs)
         self._words = np.empty((jobs, count, fields), np.int64)
         self._run_s, self._time_s = np.empty((jobs, count)), np.empty((jobs, count))
         self._ends = plan.ends_of_days()
+        self._day_jobs = np.diff(np.flatnonzero(self._ends), prepend=-1)
+        self._begin = np.repeat(np.cumsum(self._day_jobs) - self._day_jobs, self._day_jobs)
+        """Where the day of each job begins."""
+        self._mean_work = max(1.0, float(plan.work[self._ends].mean()))
         self._kept = np.zeros(jobs, np.int64)
         """Which draft, at the last job of each day."""
 
@@ -47,7 +61,8 @@ class Drafts:
         if self._count == 1 or not len(streams):
             return
         rows = streams[:, None] * self._count + np.arange(self._count)  # (A, C)
-        best = self._distance(places[streams, None], moment, rows).argmin(axis=1)
+        off = self._off_plan(places[streams, None], moment, rows)
+        best = np.array([self._choose(*each) for each in zip(places[streams].tolist(), off, strict=True)])
         self._kept[places[streams]] = best
         others = rows[np.arange(self._count) != best[:, None]]
         source = np.repeat(rows[np.arange(len(rows)), best], self._count - 1)
@@ -56,15 +71,25 @@ class Drafts:
 
     def kept(self) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return words, run times and times of the jobs that are kept."""
-        ends = np.flatnonzero(self._ends)
-        draft = np.repeat(self._kept[ends], np.diff(ends, prepend=-1))
+        draft = np.repeat(self._kept[self._ends], self._day_jobs)
         row = np.arange(len(draft))
         return self._words[row, draft], self._run_s[row, draft], self._time_s[row, draft]
 
-    def _distance(self, places: IntArray, moment: Moment, rows: IntArray) -> FloatArray:
+    def _choose(self, end: int, off_plan: FloatArray) -> int:
+        """Return the draft to keep of the day that ends at `end`, and tally it; `off_plan` (C,)."""
+        begin, user = int(self._begin[end]), int(self._user[end])
+        excess = self._tally.after(user, self._words[begin : end + 1])
+        unusual = self._tally.distance(user, excess) / (end + 1 - begin)
+        best = int((off_plan + UNUSUAL * unusual).argmin())
+        self._tally.take_up(user, excess[best])
+        return best
+
+    def _off_plan(self, places: IntArray, moment: Moment, rows: IntArray) -> FloatArray:
         """Return how far each draft is from what the plan says of the day that ends at `places`: (A, C)."""
         plan, part_s = self._plan, self._plan.calendar.part_s
-        off = np.abs(np.log1p(moment.work_today[rows]) - np.log1p(plan.work[places]))
+        planned, done = plan.work[places], moment.work_today[rows]
+        off = np.abs(np.log1p(done) - np.log1p(planned))
+        heavy = 1 + HEAVY * np.minimum(np.maximum(planned, done) / self._mean_work, 1.0)
         late_s = moment.now_s[rows] - (plan.day[places] + 1) * part_s
-        distance: FloatArray = off + LATE * np.maximum(late_s, 0) / part_s
+        distance: FloatArray = heavy * off + LATE * np.maximum(late_s, 0) / part_s
         return distance

@@ -16,6 +16,7 @@ from presage.synthesizers.sequence.meanings import Meanings
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.steps import Steps
+from presage.synthesizers.sequence.tallies import Tally
 
 if TYPE_CHECKING:
     from presage.synthesizers._base import Drawing
@@ -40,7 +41,7 @@ class Drawer:
     hours: FloatArray
     """(168,): what makes gaps that end in an hour of the week likelier, as a logarithm."""
     drafts: int
-    """How often each day of a stream is drawn, to keep the one that is nearest to the plan."""
+    """How often each day of a stream is drawn, to keep the one nearest to the plan and to what is usual."""
     rare: RareJobs = field(default_factory=RareJobs.none)
     """Jobs of the log that are not to be drawn again."""
 
@@ -54,7 +55,8 @@ class Drawer:
     ) -> tuple[IntArray, FloatArray, IntArray]:
         """Return words, run times and submit times of all jobs, stream by stream."""
         moment, memory = self._begin(plan, drawing)
-        drafts = Drafts(plan, len(self.fields.names), self.drafts)
+        tally = Tally.of(self.weights, self.fields, self.columns)
+        drafts = Drafts(plan, len(self.fields.names), self.drafts, tally)
         first = np.concatenate([[0], np.cumsum(plan.jobs)[:-1]])
         user = np.repeat(plan.user, self.drafts)
         steps = self._steps(len(plan.day) * self.drafts)

@@ -73,7 +73,8 @@ def draw_words(
     `chances`. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
     """
     weight, choice, own = _mixture(weights, place, told, memory, drawn)
-    own += weights.arrays[f"usual.{place}"][user]
+    usual = weights.arrays[f"usual.{place}"][user]
+    own += weights.arrays[f"fields.{place}.trust"] * usual
     if favour is not None:
         own += favour
     if possible is not None:
@@ -87,8 +88,7 @@ def draw_words(
         return words
     copied = memory.words[streams, pick(weight, chances[2]), place]
     if near:
-        kernel = softmax(weights.arrays[f"fields.{place}.kernel"][None, :])
-        copied += pick(np.broadcast_to(kernel, (len(told), kernel.shape[1])), chances[3]) - REACH
+        copied += pick(_nearness(weights, place, copied, usual), chances[3]) - REACH
         copied = np.clip(copied, 0, own.shape[1] - 1)
     if possible is not None:
         copies &= possible[streams, copied]
@@ -111,6 +111,20 @@ def _mixture(
     read = np.matmul(weight[:, None, :], memory.values)[:, 0, :]
     hidden = silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
     return weight, weights.linear(f"{field}.choice", hidden)[:, 0], weights.linear(f"{field}.own", hidden)
+
+
+def _nearness(weights: Weights, place: int, words: IntArray, usual: Float32) -> Float32:
+    """Return how likely words are that lie from `REACH` before to `REACH` after `words`: (A, 2 REACH + 1).
+
+    Those are shares that need not add up to 1.
+    """
+    near = words[:, None] + np.arange(-REACH, REACH + 1)
+    there = (near >= 0) & (near < usual.shape[1])
+    liked = np.take_along_axis(usual, np.clip(near, 0, usual.shape[1] - 1), axis=1)
+    logits = weights.arrays[f"fields.{place}.kernel"] + weights.arrays[f"fields.{place}.pull"] * liked
+    logits = np.where(there, logits, np.float32(-1e4))
+    shares: Float32 = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return shares
 
 
 def pick(shares: Float32, places: FloatArray) -> IntArray:

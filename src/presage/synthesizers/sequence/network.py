@@ -79,8 +79,9 @@ class SequenceNetwork(nn.Module):
         self.job = nn.Linear(shape.width, shape.width)
         self.key = nn.Linear(shape.width, shape.width)
         self.value = nn.Linear(shape.width, shape.width)
+        last = len(shape.words) - 1
         self.fields = nn.ModuleList(
-            Field(shape, place, near=place in (0, len(shape.words) - 1)) for place in range(len(shape.words))
+            Field(shape, place, near=place in (0, last), leans=place == last) for place in range(last + 1)
         )
         nn.init.zeros_(self.user.weight)
         for place, table in enumerate(self.words):
@@ -135,17 +136,17 @@ class SequenceNetwork(nn.Module):
             told = torch.cat([batch.before if place == 0 else batch.after, who, drawn], dim=1)
             usual = self.log_usual(place, user, batch.words[:, place] if self.training else None)
             own, weight, chosen = field(told, usual, keys, values, batch, place)
-            logs.append(field.log_probability(own, weight, chosen, batch, place))
+            logs.append(field.log_probability(own, weight, chosen, usual, batch, place))
             drawn = drawn + self.words[place](batch.words[:, place])
         return torch.stack(logs, dim=1)
 
     def plain_arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return what drawing needs, with what is usual for each user (and for nobody) already weighed."""
+        """Return what drawing needs, with what is usual for each user, and for nobody."""
         arrays = {name: value.numpy().copy() for name, value in self.state_dict().items() if "counts_" not in name}
         everyone = torch.arange(self.shape.users + 1)
         with torch.no_grad():
-            for place, field in enumerate(self.fields):
-                arrays[f"usual.{place}"] = (field.trust * self.log_usual(place, everyone)).numpy()
+            for place in range(len(self.fields)):
+                arrays[f"usual.{place}"] = self.log_usual(place, everyone).numpy()
         return arrays
 
     def remember(self, history: Tensor) -> tuple[Tensor, Tensor]:
@@ -158,7 +159,9 @@ class SequenceNetwork(nn.Module):
 class Field(nn.Module):
     """Draws one field."""
 
-    def __init__(self, shape: Shape, place: int, *, near: bool) -> None:
+    pull: Tensor
+
+    def __init__(self, shape: Shape, place: int, *, near: bool, leans: bool) -> None:
         super().__init__()
         told = (BEFORE if place == 0 else AFTER) + shape.user_width + shape.width
         self.near = near
@@ -172,6 +175,12 @@ class Field(nn.Module):
         self.trust = nn.Parameter(torch.ones(1))
         # How likely a number lies how many ranges away from the earlier one that it is like.
         self.kernel = nn.Parameter(-0.8 * torch.arange(-REACH, REACH + 1).abs().float())
+        # And how much a run time leans to what is usual for the user: one near another that is near another would
+        # end up anywhere. Gaps are to go far from what is usual: that is what bursts are.
+        if leans:
+            self.pull = nn.Parameter(torch.full((1,), 0.5))
+        else:
+            self.register_buffer("pull", torch.zeros(1))
 
     def forward(
         self, told: Tensor, usual: Tensor, keys: Tensor, values: Tensor, batch: Batch, place: int
@@ -189,22 +198,31 @@ class Field(nn.Module):
         own = own.masked_fill(~_possible(batch, place, self.count, len(batch.words[0])), -1e4)
         return own, weight, self.choice(hidden).squeeze(1)
 
-    def log_probability(self, own: Tensor, weight: Tensor, chosen: Tensor, batch: Batch, place: int) -> Tensor:
+    def log_probability(
+        self, own: Tensor, weight: Tensor, chosen: Tensor, usual: Tensor, batch: Batch, place: int
+    ) -> Tensor:
         """Return the logarithm of the probability of the true word: (B,)."""
         true = batch.words[:, place]
         generated = torch.log_softmax(own, dim=1).gather(1, true[:, None]).squeeze(1)
-        offset = true[:, None] - batch.history[..., place]  # (B, K)
-        if self.near:
-            kernel = torch.softmax(self.kernel, dim=0)
-            alike = kernel[(offset + REACH).clamp(0, 2 * REACH)] * (offset.abs() <= REACH)
-        else:
-            alike = (offset == 0).float()
+        earlier = batch.history[..., place]  # (B, K)
+        alike = self._near_probability(earlier, true, usual) if self.near else (earlier == true[:, None]).float()
         copied = torch.log((weight * alike).sum(1) + LEAST)
         if place == 0:
             # The first gap of a day counts from when it began, which is not like any other.
             chosen = chosen.masked_fill(batch.fresh, -1e4)
         chosen = chosen.masked_fill(~batch.present[:, 0], -1e4)  # nothing to point at before the first job
         return torch.logaddexp(functional.logsigmoid(chosen) + copied, functional.logsigmoid(-chosen) + generated)
+
+    def _near_probability(self, earlier: Tensor, true: Tensor, usual: Tensor) -> Tensor:
+        """Return how likely a number that is like an earlier one, one of (B, K), is the true one: (B, K)."""
+        words = torch.arange(self.count)
+        offset = words - torch.arange(self.count + 1)[:, None]  # (V + 1, V): the last word is for no job
+        near = torch.exp(self.kernel)[(offset + REACH).clamp(0, 2 * REACH)] * (offset.abs() <= REACH)
+        pull = self.pull * usual
+        liked = torch.exp(pull - pull.amax(dim=1, keepdim=True))  # (B, V)
+        any_word = (liked @ near.T).gather(1, earlier)
+        this_word = near.T[true].gather(1, earlier) * liked.gather(1, true[:, None])
+        return this_word / any_word.clamp(min=torch.finfo(any_word.dtype).tiny)
 
 
 def _possible(batch: Batch, place: int, count: int, fields: int) -> Tensor:

@@ -28,7 +28,7 @@ class Settings:
         6, "rounds in which drawn jobs are compared with the log's", minimum=0, maximum=100
     )
     drafts: int = parameter(
-        5, "times that each six hours of a user are drawn, to keep what is nearest to the plan", minimum=1,
+        5, "times that each six hours of a user are drawn, to keep what is nearest to plan and habits", minimum=1,
         maximum=100,
     )  # fmt: skip
     spread: float = parameter(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.synthesizers.sequence.compiled._compiling import inner
-from presage.synthesizers.sequence.compiled._sums import ONE, add, dot, linear, pick, sigmoid, silu
+from presage.synthesizers.sequence.compiled._sums import add, dot, linear, pick, sigmoid, silu
 from presage.synthesizers.sequence.features import HISTORY, REACH, Moment
 from presage.synthesizers.sequence.meanings import WEEK_H, Meanings
 
@@ -37,14 +37,14 @@ def draw_word(
     if held.present[a, 0] and not fresh and chance[1] < sigmoid(choice):
         copied = held.words[a, pick(weight, chance[2]), place]
         if place == 0 or place == last:
-            copied += pick(parts.near[min(place, 1)], chance[3]) - REACH
-        copied = min(max(copied, 0), end - begin - 1)  # of all fields: kernels do not check that a place is there
+            copied = _near(parts, min(place, 1), parts.usual[user, begin:end], copied, chance[3])
+        copied = min(max(copied, 0), end - begin - 1)  # kernels do not check that a place is there
         if possible[copied]:
             return copied  # most words are, and own ones cost as much again
     own = np.empty(end - begin, np.float32)
     matrix = parts.own[len(hidden) * begin : len(hidden) * end].reshape(len(hidden), end - begin)
     linear(hidden, matrix, parts.own_bias[begin:end], own)
-    add(own, ONE, parts.usual[user, begin:end])
+    add(own, parts.trust[place], parts.usual[user, begin:end])
     if place == 0:
         _favour(own, parts.favour, moment.now_s[a], meanings.gap_low, meanings.gap_high)
     _shares(own, possible)
@@ -85,6 +85,20 @@ def _look_back(
             add(told[known:], weight[k], held.values[a, k])
     linear(told, parts.body[place], parts.body_bias[place], hidden)
     silu(hidden)
+
+
+@inner
+def _near(parts: Parts, number: int, usual: np.ndarray, word: int, chance: float) -> int:
+    """Return a word near another one; `number` is 0 for gaps and 1 for run times."""
+    shares = np.zeros(2 * REACH + 1, np.float32)
+    begin, end = max(0, REACH - word), min(2 * REACH + 1, len(usual) + REACH - word)
+    highest = IMPOSSIBLE
+    for place in range(begin, end):
+        shares[place] = parts.near[number, place] + parts.pull[number] * usual[word + place - REACH]
+        highest = max(highest, shares[place])
+    for place in range(begin, end):
+        shares[place] = np.exp(shares[place] - highest)
+    return word + pick(shares, chance) - REACH
 
 
 @inner

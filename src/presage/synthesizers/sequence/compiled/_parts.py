@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from presage.synthesizers.sequence.features import AFTER, BEFORE
-from presage.synthesizers.sequence.forward import softmax
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray
@@ -42,8 +41,10 @@ class Parts(NamedTuple):
     choice_bias: np.ndarray  # (F,)
     own: np.ndarray  # (H W,): those of one field, (H, V), after those of the other
     own_bias: np.ndarray  # (W,)
-    usual: np.ndarray  # (users + 1, W)
-    near: np.ndarray  # (2, 2 REACH + 1): how likely a gap and a run time lie how far from an earlier one
+    usual: np.ndarray  # (users + 1, W): logarithms
+    trust: np.ndarray  # (F,): how much of it counts
+    near: np.ndarray  # (2, 2 REACH + 1): logits of how far from an earlier one a gap and a run time lie
+    pull: np.ndarray  # (2,): how much they lean to what is usual
     favour: np.ndarray  # (168,): how much likelier gaps are that end in an hour of the week
     gaps: int
     """How many words of the gap are not of the first job of a day."""
@@ -97,7 +98,9 @@ def packed(fields: Fields, weights: Weights, hours: FloatArray) -> Parts:
         own=np.concatenate([each.T.ravel() for each in of_fields("own.weight")]),
         own_bias=np.concatenate(of_fields("own.bias")),
         usual=np.concatenate([arrays[f"usual.{place}"] for place in places], axis=1),
-        near=softmax(np.stack([arrays[f"fields.{place}.kernel"] for place in (0, places[-1])])),
+        trust=np.concatenate(of_fields("trust")),
+        near=np.stack([arrays[f"fields.{place}.kernel"] for place in (0, places[-1])]),
+        pull=np.concatenate([arrays[f"fields.{place}.pull"] for place in (0, places[-1])]),
         favour=hours.astype(np.float32),
         gaps=len(fields.gap),
         sort=np.array(fields.sort),

@@ -1,6 +1,7 @@
 """One job more of each stream, by compiled kernels: the same as `Steps`, several times faster.
 
-A float32 sum in another order may turn a word that was a hair's breadth from another into that one.
+A float32 sum in another order may turn a word that was a hair's breadth from another into that one, and by the
+tallies another draft of another stream may be kept then.
 """
 
 from __future__ import annotations
