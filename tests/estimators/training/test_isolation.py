@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,6 +123,30 @@ def test_an_object_is_traced_in_a_fork_and_stays_as_it_is() -> None:
     assert profile.parameter_count == 36
     assert torch.equal(module.weight, before)
     assert not isinstance(module.weight, torch._subclasses.fake_tensor.FakeTensor)
+
+
+class BoundToProcess:
+    """Garbage, by a cycle, that may be ended only where it was made, like a client with threads of its own."""
+
+    def __init__(self) -> None:
+        self.cycle, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_garbage_of_this_process_is_not_ended_in_the_fork() -> None:
+    gc.disable()
+    try:
+        BoundToProcess()
+        profile = trace_object(torch.nn.Linear(8, 4), torch.ones(2, 8), TrainingOptions(batch=2))
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+    assert profile.parameter_count == 36
+    trace_object(torch.nn.Linear(8, 4), torch.ones(2, 8), TrainingOptions(batch=2))
+    assert gc.isenabled()
 
 
 def test_a_fork_that_fails_is_an_error_here() -> None:

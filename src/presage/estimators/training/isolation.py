@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import multiprocessing
 import os
@@ -32,6 +33,7 @@ from presage.estimators.training.profile import StepProfile, parse_profile
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkProcess
     from types import TracebackType
 
     from presage.estimators.workloads import TrainingOptions, TrainingWorkload
@@ -175,10 +177,7 @@ def trace_object(
     child = context.Process(
         target=_trace_in_fork, args=(theirs, network, inputs, loss, options, device == "gpu"), daemon=True
     )
-    with warnings.catch_warnings():
-        # A notebook has threads; the fork uses none of what they hold.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child.start()
+    _start_fork(child)
     theirs.close()
     try:
         return _profile_in(_receive(ours, child, timeout_s))
@@ -189,6 +188,19 @@ def trace_object(
         ours.close()
 
 
+def _start_fork(child: ForkProcess) -> None:
+    collects = gc.isenabled()
+    gc.disable()  # in the fork until what is ours is frozen there
+    try:
+        with warnings.catch_warnings():
+            # A notebook has threads; the fork uses none of what they hold.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child.start()
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _trace_in_fork(
     answers: Connection,
     network: Any,
@@ -197,6 +209,9 @@ def _trace_in_fork(
     options: TrainingOptions,
     on_gpu: bool,
 ) -> None:
+    # Garbage of the process that was forked stays: it may need threads that are not here, like a Kafka client, and
+    # ending it without them ends this process.
+    gc.freeze()
     from presage.estimators.training.tracing.child import error_document
     from presage.estimators.training.tracing.objects import ObjectSource
     from presage.estimators.training.tracing.step import trace_step
@@ -212,7 +227,7 @@ def _trace_in_fork(
     answers.send(answer)
 
 
-def _receive(answers: Connection, child: Any, timeout_s: float) -> dict[str, Any]:
+def _receive(answers: Connection, child: ForkProcess, timeout_s: float) -> dict[str, Any]:
     if not answers.poll(timeout_s):
         raise InputError(
             f"Tracing a step took more than {timeout_s:g} s",
