@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT = 3
+FORMAT = 4
 HEAD, WEIGHTS, KNOWN_PEOPLE = "model.json", "weights.safetensors", "people.json"
 _OWN = 0o600
 

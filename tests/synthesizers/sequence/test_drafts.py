@@ -104,6 +104,22 @@ def test_of_drafts_with_about_the_work_of_the_plan_the_usual_one_is_kept() -> No
     assert table.drafts.kept()[1][3] == 45
 
 
+def test_of_many_jobs_in_a_day_a_draft_is_kept_of_every_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a plan of 100, 250 are too much even before the day is over; 20 may still become enough."""
+    monkeypatch.setattr(drafts_module, "AT_ONCE", 1)
+    usual = np.zeros(WORDS)
+    usual[20] = usual[250] = 0.5
+    table = Table(usual)
+    table.write([0, 3], [[250.0, 20.0, 99.0], [50.0] * 3], [[1.0, 2.0, 3.0]] * 2)
+    assert table.memory.words[:DRAFTS, 0, 0].tolist() == [20] * DRAFTS
+    assert table.moment.work_today[:DRAFTS].tolist() == [20] * DRAFTS
+    table.write([1], [[60.0, 82.0, 1.0]], [[7.0, 8.0, 9.0]])
+    words, run_s, time_s = table.drafts.kept()
+    assert run_s[:2].tolist() == [20, 82]
+    assert words[:2, 0].tolist() == [20, 82]
+    assert time_s[:2].tolist() == [2, 8]
+
+
 def days_off(model: SequenceModel, drafts: int, seed: int) -> float:
     """Return by how much the work of a user's day differs from the plan, as a mean of powers of e."""
     rng = np.random.default_rng(seed)

@@ -20,12 +20,13 @@ from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.examples import Examples, make_examples
 from presage.synthesizers.sequence.features import AFTER, BEFORE, REACH, Moment, before_gap, moments_of
 from presage.synthesizers.sequence.fields import fit_fields, known_numbers
-from presage.synthesizers.sequence.forward import Weights, _mixture, _nearness, draw_words, sigmoid, softmax
+from presage.synthesizers.sequence.forward import Weights, _look_back, _nearness, draw_words, sigmoid, softmax
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.model import SequenceModel
 from presage.synthesizers.sequence.network import SequenceNetwork, Shape
 from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.streams import calendar_from, cut
+from presage.testing import make_job, make_trace
 from presage.traces import Trace
 from tests.synthesizers.sequence.conftest import SMALL
 
@@ -124,7 +125,8 @@ def probability(
     weights: Weights, place: int, told: Any, memory: Memory, words: Any, batch: Any, fields: Any
 ) -> np.ndarray[Any, Any]:
     """Return how likely drawing gives the true words, from its own parts."""
-    weight, choice, own = _mixture(weights, place, told, memory, words[:, :place])
+    weight, hidden = _look_back(weights, place, told, memory, words[:, :place])
+    own, choice = (weights.linear(f"fields.{place}.{name}", hidden) for name in ("own", "choice"))
     usual = weights.arrays[f"usual.{place}"][batch.user.numpy()]
     own = own + weights.arrays[f"fields.{place}.trust"] * usual
     last = len(fields.sizes) - 1
@@ -135,11 +137,11 @@ def probability(
     offset = true[:, None] - memory.words[:, :, place]
     alike = (offset == 0).astype(float)
     if place in (0, last):
-        near = [_nearness(weights, place, earlier, usual) for earlier in memory.words[:, :, place].T]
+        near = [_nearness(weights, place, hidden, earlier, usual) for earlier in memory.words[:, :, place].T]
         shares = np.stack([each / each.sum(axis=1, keepdims=True) for each in near], axis=1)  # (A, K, 2 REACH + 1)
         there = np.clip(offset + REACH, 0, 2 * REACH)[..., None]
         alike = np.take_along_axis(shares, there, axis=2)[..., 0] * (np.abs(offset) <= REACH)
-    copies = sigmoid(choice) * memory.present[:, 0]
+    copies = sigmoid(choice[:, 0]) * memory.present[:, 0]
     if place == 0:
         copies = copies * ~batch.fresh.numpy()
     return copies * (weight * alike).sum(1) + (1 - copies) * softmax(own)[np.arange(len(true)), true]
@@ -154,8 +156,9 @@ def test_words_are_drawn_as_often_as_they_are_likely(model: SequenceModel) -> No
     drawn = np.zeros((count, 1), np.int64)
     chances = np.random.default_rng(0).random((3, count))
     words = draw_words(drawer.weights, 1, told, memory, drawn, user, None, chances, near=False)
-    _, _, own = _mixture(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
-    own = own + drawer.weights.arrays["fields.1.trust"] * drawer.weights.arrays["usual.1"][:1]
+    _, hidden = _look_back(drawer.weights, 1, told[:1], memory.of(slice(1)), drawn[:1])
+    own = drawer.weights.linear("fields.1.own", hidden)
+    own += drawer.weights.arrays["fields.1.trust"] * drawer.weights.arrays["usual.1"][:1]
     shares = np.exp(own[0] - own[0].max())
     shares /= shares.sum()
     np.testing.assert_allclose(np.bincount(words, minlength=len(shares)) / count, shares, atol=0.03)
@@ -166,19 +169,39 @@ def test_numbers_that_are_near_others_again_and_again_stay_where_the_user_usuall
     usual = (
         np.log(np.where(np.abs(np.arange(60) - 30) < 3, 1.0, 0.01)).astype(np.float32)[None, :].repeat(300, axis=0)
     )
-    rng = np.random.default_rng(1)
+    rng, hidden = np.random.default_rng(1), np.zeros((300, 1), np.float32)
 
     def wandered(pull: float) -> float:
         weights = Weights({"fields.0.kernel": kernel, "fields.0.pull": np.array([pull], np.float32)})
         words = np.full(300, 30)
         for _ in range(50):
-            shares = _nearness(weights, 0, words, usual)
+            shares = _nearness(weights, 0, hidden, words, usual)
             words = words + np.array([rng.choice(len(each), p=each / each.sum()) for each in shares]) - REACH
             assert ((words >= 0) & (words < 60)).all()
         return float(np.abs(words - 30).mean())
 
     assert wandered(0.0) > 10
     assert wandered(1.0) < 2
+
+
+def test_run_times_are_repeated_as_exactly_as_each_user_repeats_them() -> None:
+    """Bob's runs last as long all day, to the second; those of ann are about as long."""
+    rng = np.random.default_rng(3)
+    rows = []
+    for day in range(4, 32):
+        for user, start_h, scatter in (("ann", 9, 0.3), ("bob", 14, 0.0)):
+            at_s, usual_s = day * 86_400 + start_h * 3600, np.exp(rng.uniform(np.log(100), np.log(10_000)))
+            for _ in range(8):
+                run_s = float(np.rint(usual_s * np.exp(rng.normal(0, scatter))))
+                rows.append(make_job(at_s, 0, run_s, 4, user=user))
+                at_s += int(rng.integers(30, 300))
+    settings = {**SMALL, "epochs": 20, "calibration": 0, "drafts": 1}
+    model = SYNTHESIZERS.get("sequence").train(make_trace(*rows, cpus=64), settings, Training(seed=1))
+    jobs = sample(model, Request(jobs=1500, seed=5)).jobs
+    steps = jobs.select("user", (pl.col(RUN).log1p().diff().over("user").abs() < 0.05).alias("as before"))
+    again = {user: float(part["as before"].mean()) for (user,), part in steps.group_by("user")}
+    assert again["u2"] > 0.55  # one nearness for everybody: 0.35
+    assert again["u1"] < 0.3
 
 
 def test_users_keep_to_their_habits(model: SequenceModel, habits: Trace) -> None:

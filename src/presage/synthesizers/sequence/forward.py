@@ -1,6 +1,7 @@
 """The network without torch: draws words for many streams at once.
 
-Letters in shapes: A streams, K jobs that one may look back to, F fields, D width of a job's vector, V words.
+Letters in shapes: A streams, K jobs that one may look back to, F fields, D width of a job's vector, H width of the
+hidden layer, V words.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def draw_words(
     the word is a number, and may be near that of an earlier job instead of the same, which takes one more row of
     `chances`. `fresh` streams do not look back. `favour` (A, V) makes words likelier.
     """
-    weight, choice, own = _mixture(weights, place, told, memory, drawn)
+    weight, hidden = _look_back(weights, place, told, memory, drawn)
+    own, choice = (weights.linear(f"fields.{place}.{name}", hidden) for name in ("own", "choice"))
     usual = weights.arrays[f"usual.{place}"][user]
     own += weights.arrays[f"fields.{place}.trust"] * usual
     if favour is not None:
@@ -81,24 +83,24 @@ def draw_words(
         own = np.where(possible, own, np.float32(-1e4))
     streams = np.arange(len(told))
     words = pick(np.exp(own - own.max(axis=1, keepdims=True)), chances[0])
-    copies = memory.present[:, 0] & (chances[1] < sigmoid(choice))
+    copies = memory.present[:, 0] & (chances[1] < sigmoid(choice[:, 0]))
     if fresh is not None:
         copies &= ~fresh
     if not copies.any():
         return words
     copied = memory.words[streams, pick(weight, chances[2]), place]
     if near:
-        copied += pick(_nearness(weights, place, copied, usual), chances[3]) - REACH
+        copied += pick(_nearness(weights, place, hidden, copied, usual), chances[3]) - REACH
         copied = np.clip(copied, 0, own.shape[1] - 1)
     if possible is not None:
         copies &= possible[streams, copied]
     return np.where(copies, copied, words)
 
 
-def _mixture(
+def _look_back(
     weights: Weights, place: int, told: Float32, memory: Memory, drawn: IntArray
-) -> tuple[Float32, Float32, Float32]:
-    """Return the weights of earlier jobs (A, K), the logit of choosing one (A,), logits of own words (A, V)."""
+) -> tuple[Float32, Float32]:
+    """Return the weights of earlier jobs (A, K), and what a word is drawn from (A, H)."""
     field = f"fields.{place}"
     query = weights.linear(f"{field}.query", told)  # (A, D)
     keys = memory.keys + weights.arrays["age.weight"]
@@ -109,11 +111,10 @@ def _mixture(
     likeness = np.where(memory.present, likeness, np.float32(-1e4))
     weight = softmax(likeness) * memory.present
     read = np.matmul(weight[:, None, :], memory.values)[:, 0, :]
-    hidden = silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
-    return weight, weights.linear(f"{field}.choice", hidden)[:, 0], weights.linear(f"{field}.own", hidden)
+    return weight, silu(weights.linear(f"{field}.body", np.concatenate([told, read], axis=1)))
 
 
-def _nearness(weights: Weights, place: int, words: IntArray, usual: Float32) -> Float32:
+def _nearness(weights: Weights, place: int, hidden: Float32, words: IntArray, usual: Float32) -> Float32:
     """Return how likely words are that lie from `REACH` before to `REACH` after `words`: (A, 2 REACH + 1).
 
     Those are shares that need not add up to 1.
@@ -121,7 +122,10 @@ def _nearness(weights: Weights, place: int, words: IntArray, usual: Float32) -> 
     near = words[:, None] + np.arange(-REACH, REACH + 1)
     there = (near >= 0) & (near < usual.shape[1])
     liked = np.take_along_axis(usual, np.clip(near, 0, usual.shape[1] - 1), axis=1)
-    logits = weights.arrays[f"fields.{place}.kernel"] + weights.arrays[f"fields.{place}.pull"] * liked
+    field = f"fields.{place}"
+    logits = weights.arrays[f"{field}.kernel"] + weights.arrays[f"{field}.pull"] * liked
+    if f"{field}.nearness.weight" in weights.arrays:
+        logits += hidden @ weights.arrays[f"{field}.nearness.weight"].T
     logits = np.where(there, logits, np.float32(-1e4))
     shares: Float32 = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shares

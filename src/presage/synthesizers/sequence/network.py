@@ -135,8 +135,8 @@ class SequenceNetwork(nn.Module):
         for place, field in enumerate(self.fields):
             told = torch.cat([batch.before if place == 0 else batch.after, who, drawn], dim=1)
             usual = self.log_usual(place, user, batch.words[:, place] if self.training else None)
-            own, weight, chosen = field(told, usual, keys, values, batch, place)
-            logs.append(field.log_probability(own, weight, chosen, usual, batch, place))
+            mixture = field(told, usual, keys, values, batch, place)
+            logs.append(field.log_probability(mixture, usual, batch, place))
             drawn = drawn + self.words[place](batch.words[:, place])
         return torch.stack(logs, dim=1)
 
@@ -156,9 +156,19 @@ class SequenceNetwork(nn.Module):
         return self.key(job) + self.age.weight, self.value(job)
 
 
+class Mixture(NamedTuple):
+    """What a field is drawn from."""
+
+    own: Tensor  # (B, V): logits of values of its own
+    weight: Tensor  # (B, K): which earlier job it is like
+    chosen: Tensor  # (B,): the logit of being like one
+    kernel: Tensor  # (B, 2 REACH + 1): logits of how many ranges away from that one a number lies
+
+
 class Field(nn.Module):
     """Draws one field."""
 
+    nearness: nn.Linear | None
     pull: Tensor
 
     def __init__(self, shape: Shape, place: int, *, near: bool, leans: bool) -> None:
@@ -175,17 +185,21 @@ class Field(nn.Module):
         self.trust = nn.Parameter(torch.ones(1))
         # How likely a number lies how many ranges away from the earlier one that it is like.
         self.kernel = nn.Parameter(-0.8 * torch.arange(-REACH, REACH + 1).abs().float())
-        # And how much a run time leans to what is usual for the user: one near another that is near another would
-        # end up anywhere. Gaps are to go far from what is usual: that is what bursts are.
         if leans:
+            # Some programs run as long as before to the second, others about as long.
+            self.nearness = nn.Linear(shape.hidden, 2 * REACH + 1, bias=False)
+            nn.init.zeros_(self.nearness.weight)
+            # And how much a run time leans to what is usual for the user: one near another that is near another
+            # would end up anywhere. Gaps are to go far from what is usual: that is what bursts are.
             self.pull = nn.Parameter(torch.full((1,), 0.5))
         else:
+            self.nearness = None
             self.register_buffer("pull", torch.zeros(1))
 
     def forward(
         self, told: Tensor, usual: Tensor, keys: Tensor, values: Tensor, batch: Batch, place: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits of own values (B, V), weights of earlier jobs (B, K), the logit of choosing one (B,)."""
+    ) -> Mixture:
+        """Return what the field is drawn from."""
         likeness = torch.einsum("bd,bkd->bk", self.query(told), keys) / keys.shape[-1] ** 0.5
         if place:
             equal = batch.history[..., :place] == batch.words[:, None, :place]  # (B, K, place)
@@ -196,32 +210,40 @@ class Field(nn.Module):
         hidden = self.dropout(functional.silu(self.body(torch.cat([told, read], dim=1))))
         own = self.own(hidden) + self.trust * usual
         own = own.masked_fill(~_possible(batch, place, self.count, len(batch.words[0])), -1e4)
-        return own, weight, self.choice(hidden).squeeze(1)
+        kernel = self.kernel.expand(len(told), -1)
+        if self.nearness is not None:
+            kernel = kernel + self.nearness(hidden)
+        return Mixture(own, weight, self.choice(hidden).squeeze(1), kernel)
 
-    def log_probability(
-        self, own: Tensor, weight: Tensor, chosen: Tensor, usual: Tensor, batch: Batch, place: int
-    ) -> Tensor:
+    def log_probability(self, mixture: Mixture, usual: Tensor, batch: Batch, place: int) -> Tensor:
         """Return the logarithm of the probability of the true word: (B,)."""
         true = batch.words[:, place]
-        generated = torch.log_softmax(own, dim=1).gather(1, true[:, None]).squeeze(1)
+        generated = torch.log_softmax(mixture.own, dim=1).gather(1, true[:, None]).squeeze(1)
         earlier = batch.history[..., place]  # (B, K)
-        alike = self._near_probability(earlier, true, usual) if self.near else (earlier == true[:, None]).float()
-        copied = torch.log((weight * alike).sum(1) + LEAST)
+        if self.near:
+            alike = self._near_probability(mixture.kernel, earlier, true, usual)
+        else:
+            alike = (earlier == true[:, None]).float()
+        copied = torch.log((mixture.weight * alike).sum(1) + LEAST)
+        chosen = mixture.chosen
         if place == 0:
             # The first gap of a day counts from when it began, which is not like any other.
             chosen = chosen.masked_fill(batch.fresh, -1e4)
         chosen = chosen.masked_fill(~batch.present[:, 0], -1e4)  # nothing to point at before the first job
         return torch.logaddexp(functional.logsigmoid(chosen) + copied, functional.logsigmoid(-chosen) + generated)
 
-    def _near_probability(self, earlier: Tensor, true: Tensor, usual: Tensor) -> Tensor:
+    def _near_probability(self, kernel: Tensor, earlier: Tensor, true: Tensor, usual: Tensor) -> Tensor:
         """Return how likely a number that is like an earlier one, one of (B, K), is the true one: (B, K)."""
-        words = torch.arange(self.count)
-        offset = words - torch.arange(self.count + 1)[:, None]  # (V + 1, V): the last word is for no job
-        near = torch.exp(self.kernel)[(offset + REACH).clamp(0, 2 * REACH)] * (offset.abs() <= REACH)
+        near = torch.exp(kernel - kernel.amax(dim=1, keepdim=True))  # (B, O), O = 2 REACH + 1
         pull = self.pull * usual
         liked = torch.exp(pull - pull.amax(dim=1, keepdim=True))  # (B, V)
-        any_word = (liked @ near.T).gather(1, earlier)
-        this_word = near.T[true].gather(1, earlier) * liked.gather(1, true[:, None])
+        words = earlier[..., None] + torch.arange(-REACH, REACH + 1)  # (B, K, O)
+        there = (words >= 0) & (words < self.count)
+        around = liked.gather(1, words.clamp(0, self.count - 1).flatten(1)).view(words.shape) * there
+        any_word = (around * near[:, None, :]).sum(2)
+        offset = true[:, None] - earlier
+        this_word = near.gather(1, (offset + REACH).clamp(0, 2 * REACH)) * (offset.abs() <= REACH)
+        this_word = this_word * liked.gather(1, true[:, None])
         return this_word / any_word.clamp(min=torch.finfo(any_word.dtype).tiny)
 
 

@@ -36,8 +36,12 @@ def draw_word(
     choice = dot(hidden, parts.choice[place]) + parts.choice_bias[place]
     if held.present[a, 0] and not fresh and chance[1] < sigmoid(choice):
         copied = held.words[a, pick(weight, chance[2]), place]
-        if place == 0 or place == last:
-            copied = _near(parts, min(place, 1), parts.usual[user, begin:end], copied, chance[3])
+        if place == 0:
+            copied = _near(parts.near[0], parts.pull[0], parts.usual[user, begin:end], copied, chance[3])
+        elif place == last:
+            kernel = np.empty(2 * REACH + 1, np.float32)
+            linear(hidden, parts.nearness, parts.near[1], kernel)
+            copied = _near(kernel, parts.pull[1], parts.usual[user, begin:end], copied, chance[3])
         copied = min(max(copied, 0), end - begin - 1)  # kernels do not check that a place is there
         if possible[copied]:
             return copied  # most words are, and own ones cost as much again
@@ -88,13 +92,13 @@ def _look_back(
 
 
 @inner
-def _near(parts: Parts, number: int, usual: np.ndarray, word: int, chance: float) -> int:
-    """Return a word near another one; `number` is 0 for gaps and 1 for run times."""
+def _near(kernel: np.ndarray, pull: np.float32, usual: np.ndarray, word: int, chance: float) -> int:
+    """Return a word near another one; see `_nearness`."""
     shares = np.zeros(2 * REACH + 1, np.float32)
     begin, end = max(0, REACH - word), min(2 * REACH + 1, len(usual) + REACH - word)
     highest = IMPOSSIBLE
     for place in range(begin, end):
-        shares[place] = parts.near[number, place] + parts.pull[number] * usual[word + place - REACH]
+        shares[place] = kernel[place] + pull * usual[word + place - REACH]
         highest = max(highest, shares[place])
     for place in range(begin, end):
         shares[place] = np.exp(shares[place] - highest)

@@ -44,6 +44,7 @@ class Parts(NamedTuple):
     usual: np.ndarray  # (users + 1, W): logarithms
     trust: np.ndarray  # (F,): how much of it counts
     near: np.ndarray  # (2, 2 REACH + 1): logits of how far from an earlier one a gap and a run time lie
+    nearness: np.ndarray  # (H, 2 REACH + 1): what run times have of that besides
     pull: np.ndarray  # (2,): how much they lean to what is usual
     favour: np.ndarray  # (168,): how much likelier gaps are that end in an hour of the week
     gaps: int
@@ -100,6 +101,7 @@ def packed(fields: Fields, weights: Weights, hours: FloatArray) -> Parts:
         usual=np.concatenate([arrays[f"usual.{place}"] for place in places], axis=1),
         trust=np.concatenate(of_fields("trust")),
         near=np.stack([arrays[f"fields.{place}.kernel"] for place in (0, places[-1])]),
+        nearness=arrays[f"fields.{places[-1]}.nearness.weight"].T.copy(),
         pull=np.concatenate([arrays[f"fields.{place}.pull"] for place in (0, places[-1])]),
         favour=hours.astype(np.float32),
         gaps=len(fields.gap),
