@@ -279,6 +279,7 @@ def test_a_signal_ends_a_training_of_a_network_without_loss(log: str, tmp_path: 
         (("sample", "{model}", "--out", "s.parquet", "--waits", "fcs"), 2, "Did you mean 'fcfs'"),
         (("sample", "{model}", "--out", "{log}", "--after", "{log}"), 2, "read and written at once"),
         (("sample", "{model}", "--out", "-", "--to", "csv", "--json"), 2, "cannot carry both"),
+        (("sample", "{model}", "--out", "s.parquet", "--no-copies"), 2, "cannot tell whether a job is a copy"),
         (("report", "{log}", "nowhere.parquet"), 3, "no file"),
         (("report", "{log}", "{log}", "--out", "{log}"), 2, "read and written at once"),
         (("report", "{log}", "{log}", "--out", "nowhere/r.html"), 2, "no folder"),

@@ -193,6 +193,9 @@ def sample(
     waits: Annotated[
         str, typer.Option("--waits", help="Run the jobs under this policy, like fcfs+easy, to get waits.")
     ] = NO_WAITS,
+    no_copies: Annotated[
+        bool, typer.Option("--no-copies", help="Draw no job that is equal to one of the log, rare or not.")
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same trace.")] = 0,
     to: Annotated[
         str | None, typer.Option("--to", help="Output format, if the ending of the file does not say it.")
@@ -214,6 +217,10 @@ def sample(
     jobs will do. Other models only begin where these end. Of people whom the model does not know it says how many.
 
     Example: presage synth sample m --out next.parquet --after log.swf.gz --days 7 --waits fcfs+easy
+
+    Jobs of `sequence` are equal to one of the log only where many of the log are. With --no-copies none is, in
+    user, request, outcome and seconds of run time: run times are moved to seconds that the log does not have.
+    Where users run the same again and again, that is less true.
     """
     from presage.synthesizers import load_synthesizer
     from presage.synthesizers import sample as draw
@@ -228,7 +235,7 @@ def sample(
     request = _request(
         model, jobs=jobs, days=days, load=load, processors=processors, nodes=nodes, gpus=gpus, mix=shares,
         after=after, waits=policy, start_ms=None if start is None else _instant(start, model.source.time_zone),
-        seed=seed,
+        no_copies=no_copies, seed=seed,
     )  # fmt: skip
     total = None if days is not None else jobs if jobs is not None else model.source.jobs
     with progress("Drawing", total) as advance:

@@ -155,6 +155,11 @@ class Synthesizer(ABC):
         self.people: KnownPeople | None = None
         """Whom the model recognises in a history; None: nobody."""
 
+    @property
+    def knows_copies(self) -> bool:
+        """Whether the model can tell that a job is equal to one that it learned from, and draw another instead."""
+        return False
+
     @classmethod
     def train(
         cls, trace: Trace, settings: Mapping[str, Value] | None = None, training: Training | None = None
@@ -266,6 +271,8 @@ class Drawing:
     """Jobs before the first one, where the trace goes on from some; with their times."""
     progress: Callable[[int], None] | None = None
     """Told how many jobs were drawn since it was told before."""
+    no_copies: bool = False
+    """Whether no job may be equal to one of the log; only kinds that `know_copies` are asked for it."""
 
     def tell(self, jobs: int) -> None:
         """Say that `jobs` more are drawn."""

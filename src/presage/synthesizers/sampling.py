@@ -61,6 +61,9 @@ class Request:
     """When the trace begins; None: when the log began, or where `after` ends."""
     waits: str | None = None
     """The policy under which the jobs are run on the machine to get waits, like `fcfs+easy`; None: no waits."""
+    no_copies: bool = False
+    """No job is equal to one of the log, in user, request, outcome and seconds of run time, however many of the
+    log's are equal to each other."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -87,7 +90,9 @@ def sample(
     rng = np.random.default_rng(request.seed)
     start_ms = _start_ms(model, request)
     history = _history(model, request, start_ms)
-    table = _draw_amount(model, request, sizing, start_ms, rng, Drawing(history.table, progress))
+    table = _draw_amount(
+        model, request, sizing, start_ms, rng, Drawing(history.table, progress, request.no_copies)
+    )
     jobs = sizing.resized(model.columns.decode(table))
     submit_ms = start_ms + np.rint(np.cumsum(table.numbers[GAP])).astype(np.int64) * 1000
     if request.load is not None:
@@ -115,6 +120,12 @@ def check_request(model: Synthesizer, request: Request) -> Sizing:
     if request.waits is not None and not sizing.machine.cpus:
         raise UsageError(
             "The size of the machine is unknown, so nothing can be run on it", remedy="Say --processors"
+        )
+    if request.no_copies and not model.knows_copies:
+        raise UsageError(
+            "This model cannot tell whether a job is a copy",
+            expected="a `sequence` model that was trained without --dp-epsilon",
+            remedy="Leave --no-copies out",
         )
     return sizing
 
@@ -323,7 +334,7 @@ def _manifest(model: Synthesizer, request: Request, machine: Machine, notes: tup
     asked = {
         name: value
         for name, value in asdict(replace(request, after=None)).items()
-        if value not in (None, {}) and name != "seed"
+        if value not in (None, {}) and value is not False and name != "seed"
     }
     return Manifest(
         name=f"synthetic {source.name}".strip(),

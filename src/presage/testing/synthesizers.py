@@ -24,7 +24,7 @@ from presage.synthesizers import (
 from presage.synthesizers._base import PRIVATE_KINDS
 from presage.synthesizers._files import FORMAT, HEAD, WEIGHTS
 from presage.synthesizers._load import offered_load
-from presage.synthesizers.columns import PEOPLE
+from presage.synthesizers.columns import PEOPLE, RUN
 from presage.synthesizers.sampling import class_of_jobs
 from presage.testing.traces import make_job, make_trace
 from presage.traces import Trace
@@ -216,6 +216,18 @@ class SynthesizerContract:
             assert abs(classes.count(name) - 100 * share) <= 1
         assert trace.jobs["submit_ms"].is_sorted()
 
+    def test_no_job_of_the_log_is_drawn_again_or_it_says_so(self) -> None:
+        model = self.train()
+        request = Request(seed=2, no_copies=True)
+        if not model.knows_copies:
+            with pytest.raises(UsageError, match="cannot tell whether a job is a copy"):
+                sample(model, request)
+            return
+        trace = sample(model, request)
+        known = numbered(make_log("plain").jobs)
+        assert trace.jobs.join(known, on=[*LEARNED, RUN], how="semi", nulls_equal=True).is_empty()
+        assert trace.manifest.generator["request"] == {"no_copies": True}
+
     def test_a_trace_goes_on_after_another(self) -> None:
         model = self.train()
         before = sample(model, Request(jobs=220))
@@ -309,6 +321,7 @@ class SynthesizerContract:
         trace = sample(model, Request(jobs=20))
         assert len(trace) == 20
         assert trace.manifest.generator["privacy"] == model.record["privacy"]
+        assert not model.knows_copies  # for that it would have to keep the log's jobs
 
     @pytest.mark.parametrize("damage", ["no head", "no JSON", "another format", "no weights", "cut", "empty"])
     def test_a_damaged_folder_is_refused(self, tmp_path: Path, damage: str) -> None:

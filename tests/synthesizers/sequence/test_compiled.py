@@ -149,8 +149,9 @@ def test_few_streams_are_drawn_as_among_many(drawer: Drawer) -> None:
         assert all(np.array_equal(each[0], all_of[stream]) for each, all_of in zip(alone, many, strict=True))
 
 
+@pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_rare_jobs_are_moved_to_where_numpy_moves_them(seed: int) -> None:
+def test_rare_jobs_are_moved_to_where_numpy_moves_them(seed: int, far: bool) -> None:
     rng = np.random.default_rng(seed)
 
     def jobs(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -161,13 +162,14 @@ def test_rare_jobs_are_moved_to_where_numpy_moves_them(seed: int) -> None:
         )
 
     rare = RareJobs.of(*jobs(2000))
+    rare = rare.all() if far else rare
     user, words, run_s = jobs(500)
     most_s = run_s + rng.choice([0.0, 5.0, np.inf], 500)
     plain_s, compiled_s = run_s.copy(), run_s.copy()
     rare.avoid(user, words, plain_s, most_s, np.random.default_rng(7))
     assert any_rare(rare.keys, rare.few, user, words, run_s)
     side = np.random.default_rng(7).choice([-1.0, 1.0], 500)
-    move_rare(rare.keys, rare.few, user, words, compiled_s, most_s, side)
+    move_rare(rare.keys, rare.few, user, words, compiled_s, most_s, side, far)
     np.testing.assert_array_equal(compiled_s, plain_s)
     assert 0.1 < (plain_s != run_s).mean() < 0.9
 

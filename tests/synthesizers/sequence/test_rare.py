@@ -56,5 +56,18 @@ def test_where_everything_near_is_taken_a_job_stays() -> None:
     assert moved(rare, np.array([5.0])).tolist() == [5.0]
 
 
+def test_no_job_of_the_log_is_drawn_where_none_may_be_however_far_its_run_time_is_moved() -> None:
+    rare = RareJobs.of(*jobs(24 * FEW), np.repeat(np.arange(5.0, 29.0), FEW)).all()
+    assert set(moved(rare, np.full(40, 6.0))) == {4.0}
+    assert set(moved(rare, np.full(40, 27.0))) == {29.0}
+    assert set(moved(rare, np.full(40, 16.0), most_s=28.0)) == {4.0}
+
+
+def test_where_every_second_that_a_job_may_run_is_taken_it_stays_even_then() -> None:
+    rare = RareJobs.of(*jobs(61), np.arange(61.0)).all()
+    assert moved(rare, np.array([5.0]), most_s=60.0).tolist() == [5.0]
+    assert moved(rare, np.array([5.0]), most_s=61.5).tolist() == [61.0]
+
+
 def test_without_rare_jobs_nothing_is_moved() -> None:
     assert moved(RareJobs.none(), np.array([7.0])).tolist() == [7.0]

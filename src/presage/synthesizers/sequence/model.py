@@ -42,6 +42,10 @@ class SequenceModel(Synthesizer):
     activity: Activity
     drawer: Drawer
 
+    @property
+    def knows_copies(self) -> bool:
+        return len(self.drawer.rare.keys) > 0
+
     @classmethod
     def _columns_of(cls, trace: Trace, *, private: bool) -> Columns:
         # Which labels are frequent is not for anybody to know yet.
@@ -106,7 +110,8 @@ class SequenceModel(Synthesizer):
         return calibrate(self.drawer, log, draw, self.settings.calibration)
 
     def _draw(self, count: int, start_ms: int, rng: np.random.Generator, drawing: Drawing) -> JobTable:
-        drawn = self.drawer.draw(self._plan(count, start_ms, rng), rng, drawing).rows(slice(count))
+        drawer = replace(self.drawer, rare=self.drawer.rare.all()) if drawing.no_copies else self.drawer
+        drawn = drawer.draw(self._plan(count, start_ms, rng), rng, drawing).rows(slice(count))
         drawn.numbers[GAP][0] = (_times(drawn)[0] - start_ms) / 1000
         return drawn
 

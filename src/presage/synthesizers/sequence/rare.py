@@ -35,6 +35,8 @@ class RareJobs:
     keys: Keys
     """One for each job that is not equal to another, in ascending order."""
     few: Flags
+    far: bool = False
+    """Whether run times are moved as far as it takes."""
 
     @classmethod
     def none(cls) -> RareJobs:
@@ -46,6 +48,10 @@ class RareJobs:
         """Return those of a log; of their words, gap and range of run times do not count."""
         keys, counts = np.unique(_keys(user, words, run_s), return_counts=True)
         return cls(keys, counts < FEW)
+
+    def all(self) -> RareJobs:
+        """Return that no job of the log may be drawn, however many are equal to it."""
+        return RareJobs(self.keys, np.ones_like(self.few), far=True)
 
     def known(self, user: IntArray, words: IntArray, run_s: FloatArray) -> tuple[Flags, Flags]:
         """Return which jobs the log has, and of which of them it has few."""
@@ -59,7 +65,7 @@ class RareJobs:
     ) -> None:
         """Move run times of jobs that are equal to rare ones to the nearest that the log does not have.
 
-        None is moved beyond `most_s`. Where there is none within reach, they stay.
+        None is moved beyond `most_s`. Where there is none within reach, they stay: `far` is as far as that.
         """
         if not len(self.keys):
             return
@@ -67,7 +73,7 @@ class RareJobs:
         if not len(left):
             return
         side = sides(len(run_s), rng)
-        reach_s = REACH_S + REACH_SHARE * run_s
+        reach_s = np.maximum(run_s, most_s - run_s) if self.far else REACH_S + REACH_SHARE * run_s
         begin_s, step = run_s.copy(), 0
         while len(left):
             step += 1

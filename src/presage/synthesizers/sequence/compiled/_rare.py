@@ -21,21 +21,21 @@ def any_rare(keys: np.ndarray, few: np.ndarray, user: np.ndarray, words: np.ndar
 @compiled
 def move_rare(
     keys: np.ndarray, few: np.ndarray, user: np.ndarray, words: np.ndarray, run_s: np.ndarray,
-    most_s: np.ndarray, side: np.ndarray,
+    most_s: np.ndarray, side: np.ndarray, far: bool,
 ) -> None:  # fmt: skip
     """Move run times of rare jobs, first to the given side; see `RareJobs.avoid`."""
     for a in range(len(user)):
         key = _begun_key(user[a], words[a])
         place = _known(keys, key, run_s[a])
         if place >= 0 and few[place]:
-            run_s[a] = _moved_s(keys, key, run_s[a], most_s[a], side[a])
+            run_s[a] = _moved_s(keys, key, run_s[a], most_s[a], side[a], far)
 
 
 @inner
-def _moved_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float) -> float:
+def _moved_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, far: bool) -> float:
     """Return the nearest run time that the log does not have; the same where there is none within reach."""
-    step = 0.0
-    while step < REACH_S + REACH_SHARE * run_s:
+    step, reach_s = 0.0, max(run_s, most_s - run_s) if far else REACH_S + REACH_SHARE * run_s
+    while step < reach_s:
         step += 1
         for moved_s in (run_s + step * side, run_s - step * side):
             if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:

@@ -34,7 +34,7 @@ class CompiledSteps(Steps):
     ) -> None:
         super().__init__(fields, weights, meanings, hours, rare)
         self._parts = packed(fields, weights, hours)
-        self._keys, self._few = np.array(rare.keys), np.array(rare.few)
+        self._keys, self._few, self._far = np.array(rare.keys), np.array(rare.few), rare.far
 
     def take_up(self, moment: Moment, memory: Memory, new: NextJobs) -> None:
         take_up(self._parts, self._meanings, moment, held_by(memory), new.words, new.gap_s, new.run_s)
@@ -48,4 +48,4 @@ class CompiledSteps(Steps):
     def _avoid_rare(self, user: IntArray, new: NextJobs, rng: np.random.Generator) -> None:
         if any_rare(self._keys, self._few, user, new.words, new.run_s):
             side = sides(len(user), rng)
-            move_rare(self._keys, self._few, user, new.words, new.run_s, new.most_s, side)
+            move_rare(self._keys, self._few, user, new.words, new.run_s, new.most_s, side, self._far)
