@@ -7,11 +7,12 @@ Protocol: a model learns from a window of a log and draws as many jobs as it lea
 them with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and
 the natural level of everything else. Settings are the defaults for every log. Run times are learned from five
 traces of each flagship, because what is learned varies with the trace: `run_ratios`, of which the first is that
-of the report. Replays are at a load of 0.75; waits of synthetic jobs come from FCFS with EASY backfilling on the
-log's machine. SDSC-BLUE was in view while the flagship was built, RICC and CTC-SP2 for what it copies, and RICC,
-Theta and HPC2N for which draft is kept. Private models have the same settings, an epsilon of 8 and a delta of
-1e-5, each for its own unit: a user's week for the flagship, a job for the others. What `--no-copies` costs is
-measured on the flagship, with one seed.
+of the report; `queues` are replays of the same five. Replays are at a load of 0.75; waits of synthetic jobs come
+from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view while the flagship was built, RICC and
+CTC-SP2 for what it copies, RICC, Theta and HPC2N for which draft is kept, RICC for how run times are repeated.
+Private models have the same settings, an epsilon of 8 and a delta of 1e-5, each for its own unit: a user's week
+for the flagship, a job for the others. `no-copies` are other traces of the flagship's models, without any job
+that is equal to one of the log. These models are kept in out/synthesizers.
 
     python benchmarks/synthesizers.py                             # what is missing
     python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so
@@ -30,16 +31,26 @@ import numpy as np
 import polars as pl
 
 from cells import run_cells, say
-from presage.synthesizers import Privacy, Request, Synthesizer, Training, find_synthesizer, sample
+from presage.synthesizers import (
+    Privacy,
+    Request,
+    Synthesizer,
+    Training,
+    find_synthesizer,
+    load_synthesizer,
+    sample,
+)
+from presage.synthesizers.fidelity.replay import replay_alike
 from presage.synthesizers.fidelity.report import report
 from presage.synthesizers.fidelity.usefulness import measure_usefulness
 from presage.traces import Trace, read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
+WORK = ROOT / "out" / "synthesizers"
 CELLS = ROOT / "docs" / "results" / "data" / "synthesizers"
 SEEDS = (1, 2, 3)
 LOAD = 0.75
@@ -53,7 +64,7 @@ FAMILIES = (
 PRIVATE = (FLAGSHIP, "tvae", "row-transformer")
 PROMISE = Privacy(epsilon=8.0, delta=1e-5)
 PRIVATE_SEEDS = (1,)
-NO_COPIES, NO_COPIES_SEEDS = "no-copies", (1,)
+NO_COPIES, QUEUES = "no-copies", "queues"
 SHUFFLED = "shuffled"
 """The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""
 
@@ -76,6 +87,8 @@ LOGS = {
     "Theta": Log("ALCF-Theta-2018-excerpt.txt.gz", 0, 2_000, 1_000),
     "openb": Log("openb/openb_pod_list_default.csv.gz", 0, 5_000, 2_200),
 }
+REPLAYED = ("SDSC-BLUE", "HPC2N", "CTC-SP2", "RICC")
+"""Logs that say how many processors their machine has."""
 
 
 @cache
@@ -93,14 +106,7 @@ def learned(
 ) -> dict[str, Any]:
     """Train a family on a log and report on what it draws, as many jobs as the window has."""
     real, _ = windows(name)
-    begin = time.process_time()
-    training = Training(
-        seed=seed,
-        privacy=privacy,
-        progress=lambda done, total, words: say(f"{name} {family} {done}/{total} {words}"),
-    )
-    model = find_synthesizer(family).train(real, None, training)
-    train_s = time.process_time() - begin
+    model = trained(name, family, seed, privacy)
     begin = time.process_time()
     asked = Request(jobs=len(real), seed=seed, no_copies=no_copies)
     drawn = sample(model, asked)
@@ -114,10 +120,27 @@ def learned(
     record = {key: value for key, value in model.record.items() if key in kept}
     return {
         **figures,
-        "train_cpu_s": train_s,
+        "train_cpu_s": model.record["cpu_s"],
         "jobs_per_s": len(drawn) / draw_s,
         "record": record,
     }
+
+
+def trained(name: str, family: str, seed: int, privacy: Privacy | None) -> Synthesizer:
+    """Return a family's model of a log; the flagship's is kept, because more than one cell draws from it."""
+    training = Training(
+        seed=seed,
+        privacy=privacy,
+        progress=lambda done, total, words: say(f"{name} {family} {done}/{total} {words}"),
+    )
+    if family != FLAGSHIP or privacy is not None:
+        return find_synthesizer(family).train(windows(name)[0], None, training)
+    folder = WORK / f"{name}-{seed}"
+    if not (folder / "model.json").exists():
+        find_synthesizer(family).train(windows(name)[0], None, training).save(folder)
+    model = load_synthesizer(folder)
+    sample(model, Request(jobs=1000))  # so that kernels are there, as they are when it has just been trained
+    return model
 
 
 def run_ratios(name: str, model: Synthesizer, asked: Request) -> list[float]:
@@ -126,9 +149,24 @@ def run_ratios(name: str, model: Synthesizer, asked: Request) -> list[float]:
     The first trace, the one that is asked for, is the one that everything else is measured on.
     """
     real, later = windows(name)
-    seeds = range(asked.seed, asked.seed + TRACES * len(SEEDS), len(SEEDS))
-    drawn = (sample(model, replace(asked, seed=each)) for each in seeds)
-    return [measure_usefulness(real, each, later, seed=asked.seed).run.ratio for each in drawn]
+    return [measure_usefulness(real, each, later, seed=asked.seed).run.ratio for each in several(model, asked)]
+
+
+def queues(name: str, seed: int) -> dict[str, Any]:
+    """Replay several traces of a flagship, of which the first is that of its report."""
+    real, later = windows(name)
+    drawn = several(trained(name, FLAGSHIP, seed, None), Request(jobs=len(real), seed=seed))
+    found = [replay_alike(real, each, later, load=LOAD) for each in drawn]
+    return {
+        f"{each.policy} {each.metric}": [of_trace.outcomes[place].synthetic for of_trace in found]
+        for place, each in enumerate(found[0].outcomes)
+    }
+
+
+def several(model: Synthesizer, asked: Request) -> Iterator[Trace]:
+    """Yield traces with seeds of their own, the one that is asked for first."""
+    for seed in range(asked.seed, asked.seed + TRACES * len(SEEDS), len(SEEDS)):
+        yield sample(model, replace(asked, seed=seed))
 
 
 def shuffled(name: str, _family: str, seed: int) -> dict[str, Any]:
@@ -178,6 +216,9 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     for seed in SEEDS:
         for name in LOGS:
             found[f"{name}/{FLAGSHIP}/{seed}"] = partial(learned, name, FLAGSHIP, seed)
+            found[f"{name}/{NO_COPIES}/{seed}"] = partial(learned, name, FLAGSHIP, seed, no_copies=True)
+        for name in REPLAYED:
+            found[f"{name}/{QUEUES}/{seed}"] = partial(queues, name, seed)
     first = next(iter(LOGS))
     for seed in SEEDS:
         for family in FAMILIES:
@@ -186,9 +227,6 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     for seed in PRIVATE_SEEDS:
         for family in PRIVATE:
             found[f"{first}/private-{family}/{seed}"] = partial(learned, first, family, seed, PROMISE)
-    for seed in NO_COPIES_SEEDS:
-        for name in LOGS:
-            found[f"{name}/{NO_COPIES}/{seed}"] = partial(learned, name, FLAGSHIP, seed, no_copies=True)
     return found
 
 

@@ -813,19 +813,24 @@ _RLSCHEDULER: dict[str, tuple[Callable[[], Iterable[Sequence[str]]], tuple[str, 
 
 
 def synthesizer_results(what: str, part: str = "") -> str:
-    """Return something that was measured as a whole, or a part of it of `families`, `private` or `logs`."""
+    """Return something that was measured, or a part of it of `families`, `private`, `copies` or `logs`."""
     if not synthesizer_tables.measured():
         return synthesizer_tables.NONE
     whole = {
         "goals": (synthesizer_tables.goal_head, synthesizer_tables.goal_rows),
         "shuffled": (synthesizer_tables.shuffled_head, synthesizer_tables.shuffled_rows),
         "traces": (synthesizer_tables.trace_head, synthesizer_tables.trace_rows),
+        "queues": (synthesizer_tables.queue_head, synthesizer_tables.queue_rows),
         "perturbed": (synthesizer_tables.perturbed_head, synthesizer_tables.perturbed_rows),
     }
     if what in whole:
         head, rows = whole[what]
         return _table(head(), rows())
-    make = {"families": synthesizer_tables.family_rows, "private": synthesizer_tables.private_rows}
+    make = {
+        "families": synthesizer_tables.family_rows,
+        "private": synthesizer_tables.private_rows,
+        "copies": synthesizer_tables.copies_rows,
+    }
     return _table(synthesizer_tables.head(part), make.get(what, synthesizer_tables.log_rows)(part))
 
 

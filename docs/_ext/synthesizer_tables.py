@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 DATA = Path(__file__).resolve().parents[1] / "results" / "data"
@@ -16,6 +16,7 @@ FLAGSHIP = "sequence"
 ROW_MODELS = ("lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion")
 PRIVATE = ("sequence", "tvae", "row-transformer")
 """Kinds that were also measured under a promise of privacy, in cells of their own."""
+NO_COPIES, QUEUES = "no-copies", "queues"
 SHUFFLED = "shuffled"
 FIRST = "SDSC-BLUE"
 """The log on which all families are measured."""
@@ -152,6 +153,10 @@ FIGURES["private"] = (
     *(each for each in FIGURES["use"] if each.title in (COPIES["rows"], COPIES["sequences"])),
     next(each for each in FIGURES["use"] if each.title.startswith("training")),
 )  # fmt: skip
+FIGURES["copies"] = (
+    *(each for each in FIGURES["use"] if each.title in COPIES.values()),
+    FIGURES["columns"][0], *FIGURES["columns"][2:5], FIGURES["use"][0],
+)  # fmt: skip
 
 
 def measured() -> bool:
@@ -194,6 +199,19 @@ def log_rows(part: str) -> Rows:
     return rows
 
 
+def copies_rows(part: str) -> Rows:
+    """Return the flagship on every log, as it is and without copies, below later jobs."""
+    rows: Rows = []
+    for log in LOGS:
+        known, without = cells_of(log, FLAGSHIP), cells_of(log, NO_COPIES)
+        if without:
+            (_, *later) = _log_itself(part, known)[-1]
+            rows.append((f"**{log}**: later jobs", *later))
+            rows.append(_row(part, f"`{FLAGSHIP}`", known))
+            rows.append(_row(part, "… with `--no-copies`", without))
+    return rows
+
+
 def shuffled_head() -> tuple[str, ...]:
     """Return the names of the columns of `shuffled_rows`."""
     return ("", "log", "its jobs, shuffled", "its next jobs")
@@ -225,9 +243,8 @@ def trace_head() -> tuple[str, ...]:
     return (
         "run times, error / log's",
         *(f"seed {each}" for each in (1, 2, 3)),
-        "all",
+        "all, with standard error",
         "first traces alone",
-        "range",
     )
 
 
@@ -236,15 +253,42 @@ def trace_rows() -> Rows:
     rows: Rows = []
     for log in LOGS:
         networks = [ratios for cell in cells_of(log, FLAGSHIP) if (ratios := cell.get("run_ratios"))]
-        if len(networks) == len(trace_head()) - 4:
+        if len(networks) == len(trace_head()) - 3:
             every = [each for ratios in networks for each in ratios]
-            error = stdev(every) / len(every) ** 0.5
             means = [f"{mean(ratios):.3f}" for ratios in networks]
+            rows.append((log, *means, _with_error(every, ".3f"), told([each[0] for each in networks], ".3f")))
+    return rows
+
+
+def queue_head() -> tuple[str, ...]:
+    """Return the names of the columns of `queue_rows`."""
+    return ("", *(f"{words}, {title}" for _, title, _, words, _ in REPLAYS))
+
+
+def queue_rows() -> Rows:
+    """Return how several traces of each network queue, below the log's windows."""
+    rows: Rows = []
+    for log in LOGS:
+        if networks := cells_of(log, QUEUES):
+            flagship = cells_of(log, FLAGSHIP)
+            rows.append((f"**{log}**", *(_band(flagship, each[0], each[2], each[4]) for each in REPLAYS)))
             rows.append((
-                log, *means, f"{mean(every):.3f} (standard error {error:.3f})",
-                told([ratios[0] for ratios in networks], ".3f"), f"{min(every):.2f} to {max(every):.2f}",
+                f"`{FLAGSHIP}`",
+                *(
+                    _with_error([value for each in networks for value in each[f"{policy} {metric}"]], form)
+                    for policy, _, metric, _, form in REPLAYS
+                ),
             ))  # fmt: skip
     return rows
+
+
+def _with_error(values: list[float], form: str) -> str:
+    """Return the mean with its standard error, the median, the least and the greatest."""
+    error = stdev(values) / len(values) ** 0.5
+    return (
+        f"{mean(values):{form}} ± {error:{form}}, median {median(values):{form}} "
+        f"({min(values):{form}} to {max(values):{form}})"
+    )
 
 
 def perturbed_head() -> tuple[str, ...]:

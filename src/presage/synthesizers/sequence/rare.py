@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _Keys = TypeVar("_Keys", "Keys", np.uint64)
 
-FEW = 20
+FEW = 50
 """A job that at least that many jobs of the log are equal to may be drawn as it is."""
 REACH_S, REACH_SHARE = 10.0, 0.25
 """How far a run time may be moved: by so many seconds and by such a share of it."""
@@ -36,7 +36,11 @@ class RareJobs:
     """One for each job that is not equal to another, in ascending order."""
     few: Flags
     far: bool = False
-    """Whether run times are moved as far as it takes."""
+    """Whether run times are moved as far as it takes, half of them up and half down.
+
+    To the nearest seconds all jobs of a sort would go where one side is taken, and the trace would have too much
+    or too little work.
+    """
 
     @classmethod
     def none(cls) -> RareJobs:
@@ -65,7 +69,7 @@ class RareJobs:
     ) -> None:
         """Move run times of jobs that are equal to rare ones to the nearest that the log does not have.
 
-        None is moved beyond `most_s`. Where there is none within reach, they stay: `far` is as far as that.
+        None is moved beyond `most_s`. Where there is none within reach, they stay; `far` is as far as that.
         """
         if not len(self.keys):
             return
@@ -73,17 +77,35 @@ class RareJobs:
         if not len(left):
             return
         side = sides(len(run_s), rng)
-        reach_s = np.maximum(run_s, most_s - run_s) if self.far else REACH_S + REACH_SHARE * run_s
-        begin_s, step = run_s.copy(), 0
+        # Nearest on either side, or as far as it takes on one side before the other.
+        for signs in ((1.0,), (-1.0,)) if self.far else ((1.0, -1.0),):
+            left = self._move(left, signs, user, words, run_s, most_s, side)
+
+    def _move(
+        self,
+        places: IntArray,
+        signs: tuple[float, ...],
+        user: IntArray,
+        words: IntArray,
+        run_s: FloatArray,
+        most_s: FloatArray,
+        side: FloatArray,
+    ) -> IntArray:
+        """Move run times of jobs at `places` to their side (1) or the other (-1); return where they stay."""
+        reach_s = REACH_S + REACH_SHARE * run_s
+        if self.far:
+            reach_s = np.where(signs[0] * side > 0, most_s - run_s, run_s)
+        begin_s, left, step = run_s.copy(), places, 0
         while len(left):
             step += 1
-            for sign in (1.0, -1.0):
+            for sign in signs:
                 moved_s = begin_s[left] + sign * step * side[left]
                 possible = (moved_s >= 0) & (moved_s <= most_s[left])
                 free = possible & ~self.known(user[left], words[left], moved_s)[0]
                 run_s[left[free]] = moved_s[free]
                 left = left[~free]
             left = left[step < reach_s[left]]
+        return places[run_s[places] == begin_s[places]]
 
 
 def sides(jobs: int, rng: np.random.Generator) -> FloatArray:

@@ -34,12 +34,30 @@ def move_rare(
 @inner
 def _moved_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, far: bool) -> float:
     """Return the nearest run time that the log does not have; the same where there is none within reach."""
-    step, reach_s = 0.0, max(run_s, most_s - run_s) if far else REACH_S + REACH_SHARE * run_s
-    while step < reach_s:
+    if far:
+        for to in (side, -side):
+            moved_s = _free_s(keys, key, run_s, most_s, to, most_s - run_s if to > 0 else run_s)
+            if moved_s != run_s:
+                return moved_s
+        return run_s
+    step = 0.0
+    while step < REACH_S + REACH_SHARE * run_s:
         step += 1
         for moved_s in (run_s + step * side, run_s - step * side):
             if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:
                 return moved_s
+    return run_s
+
+
+@inner
+def _free_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, reach_s: float) -> float:
+    """Return the nearest such run time on one side; the same where there is none within reach."""
+    step = 0.0
+    while step < reach_s:
+        step += 1
+        moved_s = run_s + step * side
+        if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:
+            return moved_s
     return run_s
 
 
