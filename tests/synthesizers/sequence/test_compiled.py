@@ -162,7 +162,7 @@ def test_rare_jobs_are_moved_to_where_numpy_moves_them(seed: int, far: bool) -> 
         )
 
     rare = RareJobs.of(*jobs(2000))
-    rare = rare.all() if far else rare
+    rare = rare.with_all() if far else rare
     user, words, run_s = jobs(500)
     most_s = run_s + rng.choice([0.0, 5.0, np.inf], 500)
     plain_s, compiled_s = run_s.copy(), run_s.copy()

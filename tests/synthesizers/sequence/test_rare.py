@@ -57,7 +57,7 @@ def test_where_everything_near_is_taken_a_job_stays() -> None:
 
 
 def test_where_no_job_of_the_log_may_be_drawn_half_go_up_and_half_down_as_far_as_it_takes() -> None:
-    rare = RareJobs.of(*jobs(24 * FEW), np.repeat(np.arange(5.0, 29.0), FEW)).all()
+    rare = RareJobs.of(*jobs(24 * FEW), np.repeat(np.arange(5.0, 29.0), FEW)).with_all()
     found = moved(rare, np.full(400, 6.0))
     assert set(found) == {4.0, 29.0}
     assert 0.4 < (found == 29.0).mean() < 0.6
@@ -65,7 +65,7 @@ def test_where_no_job_of_the_log_may_be_drawn_half_go_up_and_half_down_as_far_as
 
 
 def test_where_every_second_that_a_job_may_run_is_taken_it_stays_even_then() -> None:
-    rare = RareJobs.of(*jobs(61), np.arange(61.0)).all()
+    rare = RareJobs.of(*jobs(61), np.arange(61.0)).with_all()
     assert moved(rare, np.array([5.0]), most_s=60.0).tolist() == [5.0]
     assert moved(rare, np.array([5.0]), most_s=61.5).tolist() == [61.0]
 

@@ -117,7 +117,7 @@ def _look_back(
 def _nearness(weights: Weights, place: int, hidden: Float32, words: IntArray, usual: Float32) -> Float32:
     """Return how likely words are that lie from `REACH` before to `REACH` after `words`: (A, 2 REACH + 1).
 
-    Those are shares that need not add up to 1.
+    Those are shares that need not add up to 1. `hidden` (A, H) is what the word is drawn from.
     """
     near = words[:, None] + np.arange(-REACH, REACH + 1)
     there = (near >= 0) & (near < usual.shape[1])

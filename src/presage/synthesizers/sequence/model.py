@@ -110,7 +110,7 @@ class SequenceModel(Synthesizer):
         return calibrate(self.drawer, log, draw, self.settings.calibration)
 
     def _draw(self, count: int, start_ms: int, rng: np.random.Generator, drawing: Drawing) -> JobTable:
-        drawer = replace(self.drawer, rare=self.drawer.rare.all()) if drawing.no_copies else self.drawer
+        drawer = replace(self.drawer, rare=self.drawer.rare.with_all()) if drawing.no_copies else self.drawer
         drawn = drawer.draw(self._plan(count, start_ms, rng), rng, drawing).rows(slice(count))
         drawn.numbers[GAP][0] = (_times(drawn)[0] - start_ms) / 1000
         return drawn

@@ -53,8 +53,8 @@ class RareJobs:
         keys, counts = np.unique(_keys(user, words, run_s), return_counts=True)
         return cls(keys, counts < FEW)
 
-    def all(self) -> RareJobs:
-        """Return that no job of the log may be drawn, however many are equal to it."""
+    def with_all(self) -> RareJobs:
+        """Return the same with every job of the log as one that may not be drawn, however many are equal to it."""
         return RareJobs(self.keys, np.ones_like(self.few), far=True)
 
     def known(self, user: IntArray, words: IntArray, run_s: FloatArray) -> tuple[Flags, Flags]:
