@@ -63,7 +63,7 @@ FAMILIES = (
 )  # fmt: skip
 PRIVATE = (FLAGSHIP, "tvae", "row-transformer")
 PROMISE = Privacy(epsilon=8.0, delta=1e-5)
-PRIVATE_SEEDS = (1,)
+PRIVATE_SEEDS = (1, 2, 3)
 NO_COPIES, QUEUES = "no-copies", "queues"
 SHUFFLED = "shuffled"
 """The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""

@@ -65,7 +65,7 @@ LOGS = {
     "CTC-SP2": "CTC-SP2-1996-3.1-cln",
     "KTH-SP2": "KTH-SP2-1996-2.1-cln",
 }
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5)
 TRAIN = (0.3, 0.6)
 MOST, FEW, DRAWN = 20_000, 1_000, 20_000
 SYNTHESIZER = "sequence"
