@@ -76,36 +76,28 @@ class RareJobs:
         left = np.flatnonzero(self.known(user, words, run_s)[1])
         if not len(left):
             return
-        side = sides(len(run_s), rng)
-        # Nearest on either side, or as far as it takes on one side before the other.
-        for signs in ((1.0,), (-1.0,)) if self.far else ((1.0, -1.0),):
-            left = self._move(left, signs, user, words, run_s, most_s, side)
+        jobs = user[left], words[left], run_s[left], most_s[left]
+        side = sides(len(run_s), rng)[left]
+        first_s, second_s = self._free_s(*jobs, side), self._free_s(*jobs, -side)
+        nearer = np.isnan(second_s) | (np.abs(first_s - run_s[left]) <= np.abs(second_s - run_s[left]))
+        moved_s = np.where(~np.isnan(first_s) & (self.far | nearer), first_s, second_s)
+        run_s[left] = np.where(np.isnan(moved_s), run_s[left], moved_s)
 
-    def _move(
-        self,
-        places: IntArray,
-        signs: tuple[float, ...],
-        user: IntArray,
-        words: IntArray,
-        run_s: FloatArray,
-        most_s: FloatArray,
-        side: FloatArray,
-    ) -> IntArray:
-        """Move run times of jobs at `places` to their side (1) or the other (-1); return where they stay."""
-        reach_s = REACH_S + REACH_SHARE * run_s
-        if self.far:
-            reach_s = np.where(signs[0] * side > 0, most_s - run_s, run_s)
-        begin_s, left, step = run_s.copy(), places, 0
-        while len(left):
+    def _free_s(
+        self, user: IntArray, words: IntArray, run_s: FloatArray, most_s: FloatArray, side: FloatArray
+    ) -> FloatArray:
+        """Return the nearest run times on one side that the log does not have; NaN where none is within reach."""
+        room_s = np.where(side > 0, most_s - run_s, run_s)
+        reach_s = room_s if self.far else np.minimum(room_s, np.ceil(REACH_S + REACH_SHARE * run_s))
+        found_s = np.full(len(run_s), np.nan)
+        left, step = np.arange(len(run_s)), 0
+        while len(left := left[step + 1 <= reach_s[left]]):
             step += 1
-            for sign in signs:
-                moved_s = begin_s[left] + sign * step * side[left]
-                possible = (moved_s >= 0) & (moved_s <= most_s[left])
-                free = possible & ~self.known(user[left], words[left], moved_s)[0]
-                run_s[left[free]] = moved_s[free]
-                left = left[~free]
-            left = left[step < reach_s[left]]
-        return places[run_s[places] == begin_s[places]]
+            moved_s = run_s[left] + step * side[left]
+            free = ~self.known(user[left], words[left], moved_s)[0]
+            found_s[left[free]] = moved_s[free]
+            left = left[~free]
+        return found_s
 
 
 def sides(jobs: int, rng: np.random.Generator) -> FloatArray:

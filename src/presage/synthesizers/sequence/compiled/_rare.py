@@ -33,32 +33,26 @@ def move_rare(
 
 @inner
 def _moved_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, far: bool) -> float:
-    """Return the nearest run time that the log does not have; the same where there is none within reach."""
-    if far:
-        for to in (side, -side):
-            moved_s = _free_s(keys, key, run_s, most_s, to, most_s - run_s if to > 0 else run_s)
-            if moved_s != run_s:
-                return moved_s
-        return run_s
-    step = 0.0
-    while step < REACH_S + REACH_SHARE * run_s:
-        step += 1
-        for moved_s in (run_s + step * side, run_s - step * side):
-            if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:
-                return moved_s
-    return run_s
+    """Return the run time that a job is moved to; the same where there is none."""
+    first_s = _free_s(keys, key, run_s, most_s, side, far)
+    second_s = _free_s(keys, key, run_s, most_s, -side, far)
+    nearer = np.isnan(second_s) or abs(first_s - run_s) <= abs(second_s - run_s)
+    moved_s = first_s if not np.isnan(first_s) and (far or nearer) else second_s
+    return run_s if np.isnan(moved_s) else moved_s
 
 
 @inner
-def _free_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, reach_s: float) -> float:
-    """Return the nearest such run time on one side; the same where there is none within reach."""
-    step = 0.0
-    while step < reach_s:
+def _free_s(keys: np.ndarray, key: np.uint64, run_s: float, most_s: float, side: float, far: bool) -> float:
+    """Return the nearest run time on one side that the log does not have; NaN where none is within reach."""
+    reach_s = most_s - run_s if side > 0 else run_s
+    if not far:
+        reach_s = min(reach_s, np.ceil(REACH_S + REACH_SHARE * run_s))
+    step = 1.0
+    while step <= reach_s:
+        if _known(keys, key, run_s + step * side) < 0:
+            return run_s + step * side
         step += 1
-        moved_s = run_s + step * side
-        if 0 <= moved_s <= most_s and _known(keys, key, moved_s) < 0:
-            return moved_s
-    return run_s
+    return np.nan
 
 
 @inner
