@@ -71,7 +71,8 @@ def test_each_network_forecasts_from_its_own_job_on() -> None:
     log = simulate(make_model("lublin", {"users": 5, "processors": 64}).generate(120, seed=1), "fcfs+easy").trace
     first = Model.load().towers[Task.RUN]
     second = replace(first, weights={name: value * np.float32(0.9) for name, value in first.weights.items()})
-    alone = [forecast_runs(log, tower, first=20).expected_s for tower in (first, second)]
+    # As many jobs at a time, so that sums are rounded alike.
+    alone = [forecast_runs(log, {20: tower, 70: tower}, first=20).expected_s for tower in (first, second)]
     both = forecast_runs(log, {20: first, 70: second}, first=20).expected_s
     np.testing.assert_array_equal(both, np.concatenate([alone[0][:50], alone[1][50:]]))
     assert (both != alone[0]).any()
