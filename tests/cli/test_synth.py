@@ -17,6 +17,7 @@ from presage.registry import Spec
 from presage.synthesizers import SYNTHESIZERS, Synthesizer, Training, load_synthesizer
 from presage.synthesizers._base import Drawing
 from presage.synthesizers.columns import JobTable
+from presage.synthesizers.known_jobs import KnownJobs
 from presage.traces import Trace
 from presage.traces.workloads import make_model, parameter
 
@@ -99,6 +100,15 @@ def test_list_tells_what_there_is_and_what_it_needs(presage: Presage, patient: t
 def test_list_tells_what_can_be_set(presage: Presage) -> None:
     assert presage("synth", "list", "lublin", "--json").document["rounds"]["default"] == 200
     assert "rounds" in presage("synth", "list", "lublin").out
+
+
+def test_how_many_jobs_are_equal_to_one_of_the_log_is_told(presage: Presage, log: str, tmp_path: Path) -> None:
+    trace = Trace.load(log)
+    model = SYNTHESIZERS.get("lublin").train(trace)
+    model.known_jobs = KnownJobs.of(model.columns, model.columns.encode(trace), np.array([1e9]))
+    model.save("m")
+    told = presage("synth", "sample", "m", "--out", "s.parquet", "--copies", "0").out
+    assert told == "s.parquet: 600 jobs of lublin, seed 0; 0 of them equal to one of the log\n"
 
 
 def test_train_and_sample_and_nothing_else_on_stdout(presage: Presage, log: str, tmp_path: Path) -> None:
@@ -279,7 +289,8 @@ def test_a_signal_ends_a_training_of_a_network_without_loss(log: str, tmp_path: 
         (("sample", "{model}", "--out", "s.parquet", "--waits", "fcs"), 2, "Did you mean 'fcfs'"),
         (("sample", "{model}", "--out", "{log}", "--after", "{log}"), 2, "read and written at once"),
         (("sample", "{model}", "--out", "-", "--to", "csv", "--json"), 2, "cannot carry both"),
-        (("sample", "{model}", "--out", "s.parquet", "--no-copies"), 2, "cannot tell whether a job is a copy"),
+        (("sample", "{model}", "--out", "s.parquet", "--copies", "0"), 2, "cannot tell whether a job is a copy"),
+        (("sample", "{model}", "--out", "s.parquet", "--copies", "2"), 2, "from 0 to 1"),
         (("report", "{log}", "nowhere.parquet"), 3, "no file"),
         (("report", "{log}", "{log}", "--out", "{log}"), 2, "read and written at once"),
         (("report", "{log}", "{log}", "--out", "nowhere/r.html"), 2, "no folder"),

@@ -91,7 +91,16 @@ def test_values_stay_within_those_of_the_log_and_whole_where_all_were() -> None:
     drawn = number.from_uniform(np.linspace(0, 1, 50))
     assert (drawn[0], drawn[-1]) == (3.0, 60.0)
     assert (drawn == np.floor(drawn)).all()
-    assert not Number.fit("run_s", np.array([0.5, 2.0])).whole
+
+
+@pytest.mark.parametrize(
+    ("values", "step"),
+    [([0.0, 60.0, 600.0], 60.0), ([30.0, 60.0], 10.0), ([5.0, 60.0], 1.0), ([0.5, 2.0], 0.1), ([0.0], 1.0)],
+)
+def test_numbers_are_told_as_finely_as_those_of_the_log(values: list[float], step: float) -> None:
+    number = Number.fit("run_s", np.array(values))
+    assert number.step == step
+    assert number.rounded(np.array([3.0001 * step])).tolist() == [pytest.approx(3 * step)]
 
 
 def test_gaps_count_from_the_job_before() -> None:

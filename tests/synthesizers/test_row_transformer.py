@@ -53,7 +53,7 @@ def test_a_number_is_written_as_its_digits() -> None:
 
 
 def test_fractions_are_kept_to_thousandths_and_greater_values_become_the_greatest() -> None:
-    digits = Digits.of(Number("gap_s", (0.0, 31.25), whole=False))
+    digits = Digits.of(Number("gap_s", (0.0, 31.25), step=0.001))
     assert digits.write(np.array([4.5]))[0].tolist() == [0, 4, 5, 0, 0]
     assert digits.read(digits.write(np.array([12.345, 1e9]))).tolist() == [12.345, 39.999]
 

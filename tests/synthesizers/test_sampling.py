@@ -83,18 +83,31 @@ def test_days_without_a_job_are_refused() -> None:
         sample(make_model(), Request(days=0.01))
 
 
-def test_a_load_stretches_time() -> None:
+def test_a_load_stretches_hours() -> None:
     # Work of 1 + 2 + 8 + 32 + 1 processor hours on 32 processors makes a load of .1 over 13.75 hours.
     trace = sample(make_model(), Request(jobs=5, load=0.1))
     np.testing.assert_allclose(hours(trace), 0.5 + 13.75 * np.arange(5) / 4, atol=1 / 3600)
 
 
-def test_a_load_keeps_the_hours_of_the_week() -> None:
+def test_what_is_stretched_comes_at_the_hours_of_the_log() -> None:
     # Nothing comes before noon, so what is stretched over a day must come after noon as well.
     week = tuple(2.0 * (hour % 24 >= 12) for hour in range(168))
-    trace = sample(make_model(week=week), Request(jobs=400, load=0.05))
+    trace = sample(make_model(week=week), Request(jobs=80, load=0.05))
     afternoon = np.array(hours(trace)) % 24 >= 12
-    assert afternoon.mean() > 0.95
+    assert afternoon.mean() > 0.9
+
+
+@pytest.mark.parametrize("load", [0.3, 0.9])
+def test_a_load_of_weeks_keeps_the_hours_at_which_jobs_come(load: float) -> None:
+    model = make_model()
+    plain, loaded = (sample(model, Request(jobs=4000, load=each)) for each in (None, load))
+    assert offered_load(
+        loaded.jobs, loaded.jobs["submit_ms"].to_numpy(), loaded.manifest.machine
+    ) == pytest.approx(load, rel=1e-3)
+    assert loaded.jobs["cpus_req"].sum() == plain.jobs["cpus_req"].sum()
+    weekly = [sorted(round(hour % 168, 3) for hour in hours(each)) for each in (plain, loaded)]
+    # The last job comes when the load is reached.
+    assert np.mean(np.array(weekly[0]) == weekly[1]) > 0.99
 
 
 def test_days_of_a_load_take_jobs_until_the_work_is_there() -> None:

@@ -168,7 +168,7 @@ def sample(
     days: Annotated[float | None, typer.Option("--days", help="How many days, instead of how many jobs.")] = None,
     load: Annotated[
         float | None,
-        typer.Option("--load", help="Offered load, like 0.8, reached by stretching time. [as it comes]"),
+        typer.Option("--load", help="Offered load, like 0.8: users' days come closer together. [as it comes]"),
     ] = None,
     processors: Annotated[
         int | None, typer.Option("--processors", help="A machine of another size; jobs grow or shrink with it.")
@@ -193,9 +193,12 @@ def sample(
     waits: Annotated[
         str, typer.Option("--waits", help="Run the jobs under this policy, like fcfs+easy, to get waits.")
     ] = NO_WAITS,
-    no_copies: Annotated[
-        bool, typer.Option("--no-copies", help="Draw no job that is equal to one of the log, rare or not.")
-    ] = False,
+    copies: Annotated[
+        float | None,
+        typer.Option(
+            "--copies", metavar="SHARE", help="Share of jobs that may be equal to many of the log. [0.01]"
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same trace.")] = 0,
     to: Annotated[
         str | None, typer.Option("--to", help="Output format, if the ending of the file does not say it.")
@@ -218,9 +221,12 @@ def sample(
 
     Example: presage synth sample m --out next.parquet --after log.swf.gz --days 7 --waits fcfs+easy
 
-    Jobs of `sequence` are equal to one of the log only where many of the log are. With --no-copies none is, in
-    user, request, outcome and seconds of run time: run times are moved to seconds that the log does not have.
-    Where users run the same again and again, that is less true.
+    A job of `sequence` that is equal to one of the log, in user, request, outcome and run time, gets the nearest
+    run time that no such job of the log has. At most 1 % of the jobs stay as they are, and only such as fifty or
+    more of the log are equal to. With --copies 0 none of these stays, with --copies 1 all do, which is truer where
+    users run the same again and again. A job also stays where the log has it with every run time that it may have.
+    How many copies there are is told, and stands in the manifest. Models trained with --dp-epsilon, and all other
+    kinds, do not know the log's jobs.
     """
     from presage.synthesizers import load_synthesizer
     from presage.synthesizers import sample as draw
@@ -235,7 +241,7 @@ def sample(
     request = _request(
         model, jobs=jobs, days=days, load=load, processors=processors, nodes=nodes, gpus=gpus, mix=shares,
         after=after, waits=policy, start_ms=None if start is None else _instant(start, model.source.time_zone),
-        no_copies=no_copies, seed=seed,
+        copies=copies, seed=seed,
     )  # fmt: skip
     total = None if days is not None else jobs if jobs is not None else model.source.jobs
     with progress("Drawing", total) as advance:
@@ -248,7 +254,9 @@ def sample(
         told = {"output": out, "summary": summarise(trace).to_dict(), "generator": trace.manifest.generator}
         emit_json({**told, "notes": notes})
     elif out != "-":
-        typer.echo(f"{out}: {counted(len(trace), 'job')} of {model.name}, seed {seed}")
+        copies = trace.manifest.generator["copies"]
+        again = "" if copies is None else f"; {copies:,} of them equal to one of the log"
+        typer.echo(f"{out}: {counted(len(trace), 'job')} of {model.name}, seed {seed}{again}")
 
 
 @app.command()

@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 import presage
 from presage.errors import InputError, UsageError
 from presage.synthesizers._clock import hours_of_week
-from presage.synthesizers._files import read_arrays, read_head, read_people, write_model
+from presage.synthesizers._files import read_arrays, read_head, read_known_jobs, read_people, write_model
 from presage.synthesizers._load import offered_load
 from presage.synthesizers.columns import Columns, JobTable, usable_jobs
+from presage.synthesizers.known_jobs import KnownJobs
 from presage.synthesizers.people import KnownPeople
 from presage.traces.manifest import Machine
 from presage.traces.workloads._parameters import Value, parse_settings
@@ -154,11 +155,8 @@ class Synthesizer(ABC):
         """How the training went, for people: seconds, epochs, scores."""
         self.people: KnownPeople | None = None
         """Whom the model recognises in a history; None: nobody."""
-
-    @property
-    def knows_copies(self) -> bool:
-        """Whether the model can tell that a job is equal to one that it learned from, and draw another instead."""
-        return False
+        self.known_jobs: KnownJobs | None = None
+        """The jobs that it learned from, which a trace should not tell again; None: they are not known."""
 
     @classmethod
     def train(
@@ -236,7 +234,9 @@ class Synthesizer(ABC):
             "record": self.record,
             "columns": self.columns.to_dict(),
         }
-        write_model(folder, head, self._arrays(), None if self.people is None else self.people.to_dict())
+        people = None if self.people is None else self.people.to_dict()
+        known_jobs = None if self.known_jobs is None else self.known_jobs.to_arrays()
+        write_model(folder, head, self._arrays(), people, known_jobs)
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -255,6 +255,8 @@ class Synthesizer(ABC):
             model._restore(read_arrays(folder))
             people = read_people(folder)
             model.people = None if people is None else KnownPeople.from_dict(people)
+            known_jobs = read_known_jobs(folder)
+            model.known_jobs = None if known_jobs is None else KnownJobs.from_arrays(known_jobs)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"The model in {str(folder)!r} is damaged: {error}",
@@ -271,8 +273,6 @@ class Drawing:
     """Jobs before the first one, where the trace goes on from some; with their times."""
     progress: Callable[[int], None] | None = None
     """Told how many jobs were drawn since it was told before."""
-    no_copies: bool = False
-    """Whether no job may be equal to one of the log; only kinds that `know_copies` are asked for it."""
 
     def tell(self, jobs: int) -> None:
         """Say that `jobs` more are drawn."""

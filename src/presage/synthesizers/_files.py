@@ -1,11 +1,13 @@
 """The folder of a trained synthesizer: `model.json` says what it is, `weights.safetensors` has its arrays.
 
-`people.json` is there where the model can recognise people; a model that is given away without it can do the rest.
+`people.json` is there where the model can recognise people, and `known_jobs.safetensors` where it can tell which
+jobs the log has; a model that is given away without them can do the rest.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORMAT = 4
-HEAD, WEIGHTS, KNOWN_PEOPLE = "model.json", "weights.safetensors", "people.json"
+FORMAT = 5
+HEAD, WEIGHTS = "model.json", "weights.safetensors"
+KNOWN_PEOPLE, KNOWN_JOBS = "people.json", "known_jobs.safetensors"
 _OWN = 0o600
 
 
@@ -52,21 +55,32 @@ def write_model(
     head: Mapping[str, Any],
     arrays: Mapping[str, NDArray[np.generic]],
     people: Mapping[str, Any] | None = None,
+    known_jobs: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> None:
     """Write a model; nothing takes its place before all is written, and the head comes last.
 
-    Without `people`, those of a model that was there before go away.
+    Without `people` or `known_jobs`, those of a model that was there before go away.
     """
     path = make_folder(folder)
     with replacing(path / HEAD) as new_head, replacing(path / WEIGHTS) as new_weights:
         new_head.write_text(json.dumps({"format": FORMAT, **head}, indent=1) + "\n")
-        new_weights.write_bytes(save({name: array.copy() for name, array in arrays.items()}))
-        if people is None:
-            (path / KNOWN_PEOPLE).unlink(missing_ok=True)
-        else:
-            with replacing(path / KNOWN_PEOPLE) as new_people:
-                new_people.touch(mode=_OWN)
-                new_people.write_text(json.dumps(people, indent=1) + "\n")
+        new_weights.write_bytes(_bytes_of(arrays))
+        _write_own(path / KNOWN_PEOPLE, None if people is None else (json.dumps(people, indent=1) + "\n").encode())
+        _write_own(path / KNOWN_JOBS, None if known_jobs is None else _bytes_of(known_jobs))
+
+
+def _bytes_of(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
+    return save({name: array.copy() for name, array in arrays.items()})
+
+
+def _write_own(path: Path, content: bytes | None) -> None:
+    """Write a file that nobody else may read; where there is no content, there is no file either."""
+    if content is None:
+        path.unlink(missing_ok=True)
+        return
+    with replacing(path) as new:
+        new.touch(mode=_OWN)
+        new.write_bytes(content)
 
 
 def read_people(folder: str | Path) -> dict[str, Any] | None:
@@ -110,9 +124,21 @@ def read_head(folder: str | Path) -> dict[str, Any]:
     return head
 
 
+def read_known_jobs(folder: str | Path) -> dict[str, NDArray[Any]] | None:
+    """Return the arrays by which a model can tell which jobs the log has; None where `read_people` would say so.
+
+    Raises InputError if the file is damaged.
+    """
+    path = Path(folder) / KNOWN_JOBS
+    return _read_arrays(path) if os.access(path, os.R_OK) else None
+
+
 def read_arrays(folder: str | Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a model. Raises InputError if they are missing or damaged."""
-    path = Path(folder) / WEIGHTS
+    return _read_arrays(Path(folder) / WEIGHTS)
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return load(path.read_bytes())
     except (OSError, SafetensorError) as error:

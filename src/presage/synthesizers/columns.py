@@ -43,7 +43,10 @@ CATEGORIES = (
 MOST_LABELS = 1000
 OTHER = "other"
 KNOTS = 1025
+_OFF = 1e-4
 FEWEST_JOBS = 200
+STEPS = (60.0, 10.0, 1.0, 0.1, 0.01, 0.001)
+"""How finely numbers may be told. See `step_of`."""
 LONGEST_S = 366 * 86_400.0
 """Where numbers end that may not be told by the log."""
 OVER_SHARE, OVER_FACTOR, OVER_S = 0.02, 1.1, 120.0
@@ -112,14 +115,14 @@ class Number:
     name: str
     knots: tuple[float, ...]
     """Quantiles at equal steps from 0 to 1; equal neighbours are a value that many jobs have."""
-    whole: bool = True
-    """Whether all values are whole numbers."""
+    step: float = 1.0
+    """What all values are multiples of, one of `STEPS`."""
 
     @classmethod
     def fit(cls, name: str, values: FloatArray) -> Number:
         """Return the quantiles of `values`."""
         knots = np.quantile(values, np.linspace(0, 1, KNOTS))
-        return cls(name, tuple(knots.tolist()), bool((values == np.floor(values)).all()))
+        return cls(name, tuple(knots.tolist()), step_of(values))
 
     @classmethod
     def public(cls, name: str) -> Number:
@@ -143,8 +146,8 @@ class Number:
         return self.rounded(np.clip(values, self.knots[0], self.knots[-1]))
 
     def rounded(self, values: FloatArray) -> FloatArray:
-        """Return whole numbers where the column has only such."""
-        return np.rint(values) if self.whole else values
+        """Return the values as finely as the column tells them."""
+        return multiples(np.rint(values / self.step), self.step)
 
 
 @dataclass(frozen=True)
@@ -251,11 +254,25 @@ class Columns:
             frame = frame.with_columns(pl.col(SIZE).alias("cpus_req"), pl.col(SIZE).alias("cpus_alloc")).drop(SIZE)
         return frame
 
+    def codes_of(self, jobs: pl.DataFrame) -> dict[str, IntArray]:
+        """Return the codes of jobs with canonical columns, also of such as were given another size since `decode`.
+
+        What has one value in all jobs of the log has the code 0 where it is that. -1: no job of the log has it.
+        """
+        labels = {each.name: each.labels for each in self.categories}
+        labels |= {name: (value,) for name, value in self.constants.items()}
+        return {
+            name: jobs["cpus_req" if name == SIZE else name]
+            .replace_strict({label: code for code, label in enumerate(known)}, default=-1, return_dtype=pl.Int64)
+            .to_numpy()
+            for name, known in labels.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` reads, for JSON."""
         return {
             "categories": {each.name: list(each.labels) for each in self.categories},
-            "numbers": {each.name: {"knots": list(each.knots), "whole": each.whole} for each in self.numbers},
+            "numbers": {each.name: {"knots": list(each.knots), "step": each.step} for each in self.numbers},
             "constants": self.constants,
             "limits_hold": self.limits_hold,
             "grace_s": self.grace_s,
@@ -266,11 +283,27 @@ class Columns:
         """Return the columns that `to_dict` described."""
         return cls(
             tuple(Category(name, tuple(labels)) for name, labels in known["categories"].items()),
-            tuple(Number(name, tuple(each["knots"]), each["whole"]) for name, each in known["numbers"].items()),
+            tuple(Number(name, tuple(each["knots"]), each["step"]) for name, each in known["numbers"].items()),
             dict(known["constants"]),
             bool(known["limits_hold"]),
             float(known["grace_s"]),
         )
+
+
+def step_of(values: FloatArray, share: float = 1.0) -> float:
+    """Return the first of `STEPS` of which such a share of the values are multiples, or the last."""
+    positive = values[values > 0]
+    for step in STEPS[:-1] if len(positive) else ():
+        steps = positive / step
+        if (np.abs(steps - np.rint(steps)) < _OFF).mean() >= share:
+            return step
+    return STEPS[-1] if len(positive) else 1.0
+
+
+def multiples(steps: FloatArray | IntArray, step: float) -> FloatArray:
+    """Return so many times the step, one of `STEPS`, without what floating-point numbers are off by."""
+    found: FloatArray = np.round(steps * step, 3)
+    return found
 
 
 def usable_jobs(trace: Trace, *, numbered: bool = False) -> pl.DataFrame:

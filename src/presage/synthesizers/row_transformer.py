@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from presage.synthesizers.columns import Columns, FloatArray, IntArray, Number
 
 BASE = 10
-_MOST_DIGITS, _MOST_DECIMALS = 12, 3
+_MOST_DIGITS = 12
 _DRAWN_AT_ONCE = 2048
 
 
@@ -63,10 +63,10 @@ class Digits:
 
     @classmethod
     def of(cls, number: Number) -> Digits:
-        """Return as many digits as the greatest value has, and thousandths where there are fractions."""
+        """Return as many digits as the greatest value has, and decimals where there are fractions."""
         most = max(int(min(number.knots[-1], BASE ** (_MOST_DIGITS - 1))), 1)
         whole = len(str(most))
-        decimals = 0 if number.whole else min(_MOST_DECIMALS, _MOST_DIGITS - whole)
+        decimals = min(max(-round(math.log10(number.step)), 0), _MOST_DIGITS - whole)
         return cls(number.name, whole, decimals, most // BASE ** (whole - 1) + 1)
 
     def sizes(self) -> list[int]:

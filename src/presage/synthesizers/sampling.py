@@ -10,13 +10,16 @@ import polars as pl
 
 from presage.errors import InputError, UnknownNameError, UsageError
 from presage.synthesizers._base import Drawing, check_seed
+from presage.synthesizers._files import KNOWN_JOBS
 from presage.synthesizers._load import capacity_of, offered_load, resource_of
 from presage.synthesizers._machine import Sizing, counted_in, sizing_of
+from presage.synthesizers._spreading import can_spread, spread, stretches_of
 from presage.synthesizers.columns import GAP, JobTable
 from presage.synthesizers.history import History, history_of, identity_of
 from presage.traces import Trace
 from presage.traces.manifest import Machine, Manifest
 from presage.traces.workloads._arrivals import WeeklyRhythm, stretch_to_span
+from presage.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 SIZE_CLASSES = {"serial": (0.0, 0.0), "narrow": (0.0, 0.05), "wide": (0.05, 0.25), "huge": (0.25, float("inf"))}
 """Classes of jobs by the share of the machine that they take, lower bound included; serial: one processor."""
 CLASSES = (*SIZE_CLASSES, "gpu")
+MOST_COPIES = 0.01
+"""Which share of the jobs may be equal to one of the log, unless it is said otherwise."""
 MOST_JOBS = 100_000_000
 MOST_SIZE = 1_000_000_000
 _SPARE = 1.15
@@ -61,9 +66,9 @@ class Request:
     """When the trace begins; None: when the log began, or where `after` ends."""
     waits: str | None = None
     """The policy under which the jobs are run on the machine to get waits, like `fcfs+easy`; None: no waits."""
-    no_copies: bool = False
-    """No job is equal to one of the log, in user, request, outcome and seconds of run time, however many of the
-    log's are equal to each other."""
+    copies: float | None = None
+    """Which share of the jobs may be equal to one of the log, in user, request, outcome and run time; only to such
+    as many of the log are equal to. None: `MOST_COPIES` where the model knows the log's jobs."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -72,10 +77,16 @@ class Request:
         _check_range("jobs", self.jobs, 1, MOST_JOBS)
         _check_range("days", self.days, 1e-3, 366_000)
         _check_range("load", self.load, 1e-3, 10.0)
+        _check_range("copies", self.copies, 0.0, 1.0)
         for name in ("processors", "nodes", "gpus"):
             _check_range(name, getattr(self, name), 1, MOST_SIZE)
         _check_mix(self.mix)
         check_seed(self.seed)
+
+    @property
+    def most_copies(self) -> float:
+        """Which share of the jobs may be equal to one of the log where that can be told."""
+        return MOST_COPIES if self.copies is None else self.copies
 
 
 def sample(
@@ -90,19 +101,24 @@ def sample(
     rng = np.random.default_rng(request.seed)
     start_ms = _start_ms(model, request)
     history = _history(model, request, start_ms)
-    table = _draw_amount(
-        model, request, sizing, start_ms, rng, Drawing(history.table, progress, request.no_copies)
-    )
+    table = _draw_amount(model, request, sizing, start_ms, rng, Drawing(history.table, progress))
     jobs = sizing.resized(model.columns.decode(table))
     submit_ms = start_ms + np.rint(np.cumsum(table.numbers[GAP])).astype(np.int64) * 1000
     if request.load is not None:
-        submit_ms = _at_load(submit_ms, jobs, model, sizing.machine, request.load, start_ms)
+        jobs, submit_ms = _about_at_load(submit_ms, jobs, model, sizing.machine, request.load, start_ms, rng)
+    if model.known_jobs is not None:
+        jobs = model.known_jobs.avoid(model.columns, jobs, request.most_copies, rng)
+    if request.load is not None:
+        span_ms = _span_ms(submit_ms, jobs, sizing.machine, request.load)
+        submit_ms[-1] = max(submit_ms[0] + round(span_ms / 1000) * 1000, submit_ms[-2])
     jobs = jobs.select(
         pl.int_range(1, pl.len() + 1).cast(pl.String).alias("job_id"),
         pl.lit(pl.Series("submit_ms", submit_ms)),
         pl.all(),
     )
-    trace = Trace.create(jobs, _manifest(model, request, sizing.machine, history.notes))
+    copies = None if model.known_jobs is None else model.known_jobs.count(model.columns, jobs)
+    notes = (*history.notes, *_notes_on_copies(model, request, len(jobs), copies))
+    trace = Trace.create(jobs, _manifest(model, request, sizing.machine, copies, notes))
     return trace if request.waits is None else with_waits(trace, request.waits)
 
 
@@ -121,11 +137,11 @@ def check_request(model: Synthesizer, request: Request) -> Sizing:
         raise UsageError(
             "The size of the machine is unknown, so nothing can be run on it", remedy="Say --processors"
         )
-    if request.no_copies and not model.knows_copies:
+    if request.copies is not None and model.known_jobs is None:
         raise UsageError(
             "This model cannot tell whether a job is a copy",
-            expected="a `sequence` model that was trained without --dp-epsilon",
-            remedy="Leave --no-copies out",
+            expected=f"a `sequence` model that was trained without --dp-epsilon, with its {KNOWN_JOBS}",
+            remedy="Leave --copies out",
         )
     return sizing
 
@@ -280,19 +296,38 @@ def class_of_jobs(jobs: pl.DataFrame, machine: Machine) -> np.ndarray[Any, Any]:
     return classes
 
 
-def _at_load(
-    submit_ms: IntArray, jobs: pl.DataFrame, model: Synthesizer, machine: Machine, load: float, start_ms: int
-) -> IntArray:
-    """Return other submit times, so that the jobs make `load`; busy hours of the week stay busy."""
+def _about_at_load(
+    submit_ms: IntArray,
+    jobs: pl.DataFrame,
+    model: Synthesizer,
+    machine: Machine,
+    load: float,
+    start_ms: int,
+    rng: np.random.Generator,
+) -> tuple[pl.DataFrame, IntArray]:
+    """Return the jobs in the order in which they come, and when, so that they make about `load`.
+
+    When the last one has to come for it, `_span_ms` tells. What a user does on a day stays together; a trace of
+    hours is stretched, so that busy hours stay busy.
+    """
     _capacity(jobs, model, machine)
-    now = offered_load(jobs, submit_ms, machine)
-    if len(jobs) < 2 or not now:
+    if len(jobs) < 2 or not offered_load(jobs, submit_ms, machine):
         raise UsageError("One job alone has no load", expected="at least two jobs with work")
-    span_s = (submit_ms[-1] - submit_ms[0]) / 1000 * now / load
+    span_ms = _span_ms(submit_ms, jobs, machine, load)
+    if can_spread(int(submit_ms[-1] - submit_ms[0]), span_ms):
+        submit_ms = spread(submit_ms, stretches_of(jobs, submit_ms, model.source.time_zone), span_ms, rng)
+        order = np.argsort(submit_ms, kind="stable")
+        return jobs[order], submit_ms[order]
     rhythm = WeeklyRhythm(model.source.rhythm(), start_ms, model.source.time_zone or "UTC")
     points = rhythm.points_of((submit_ms - start_ms) / 1000)
-    stretch_to_span(points, rhythm, span_s)
-    return np.rint(rhythm.times_s(points)).astype(np.int64) * 1000 + start_ms
+    stretch_to_span(points, rhythm, span_ms / 1000)
+    return jobs, np.rint(rhythm.times_s(points)).astype(np.int64) * 1000 + start_ms
+
+
+def _span_ms(submit_ms: IntArray, jobs: pl.DataFrame, machine: Machine, load: float) -> float:
+    """Return how long after the first job the last one has to come, so that all make `load`."""
+    now = offered_load(jobs, submit_ms, machine) or 0.0
+    return float(submit_ms[-1] - submit_ms[0]) * now / load
 
 
 def _capacity(jobs: pl.DataFrame, model: Synthesizer, machine: Machine) -> tuple[Resource, float]:
@@ -329,12 +364,24 @@ def _history(model: Synthesizer, request: Request, start_ms: int) -> History:
     return history_of(model, request.after, start_ms, np.random.default_rng((request.seed, 1)))
 
 
-def _manifest(model: Synthesizer, request: Request, machine: Machine, notes: tuple[str, ...]) -> Manifest:
+def _notes_on_copies(model: Synthesizer, request: Request, jobs: int, copies: int | None) -> tuple[str, ...]:
+    """Return what people should know of jobs that may be equal to one of the log, beside how many are."""
+    if copies is None:
+        lacks = model.uses_history and model.record.get("privacy") is None
+        return (f"without {KNOWN_JOBS} the model draws jobs of the log again",) if lacks else ()
+    if copies <= request.most_copies * jobs:
+        return ()
+    return (f"{counted(copies, 'job')} of the log again: it has them with every run time that they may have",)
+
+
+def _manifest(
+    model: Synthesizer, request: Request, machine: Machine, copies: int | None, notes: tuple[str, ...]
+) -> Manifest:
     source = model.source
     asked = {
         name: value
         for name, value in asdict(replace(request, after=None)).items()
-        if value not in (None, {}) and value is not False and name != "seed"
+        if value not in (None, {}) and name != "seed"
     }
     return Manifest(
         name=f"synthetic {source.name}".strip(),
@@ -347,6 +394,7 @@ def _manifest(model: Synthesizer, request: Request, machine: Machine, notes: tup
             "model": identity_of(model.columns),
             "seed": request.seed,
             "request": asked,
+            "copies": copies,
             "settings": asdict(model.settings),
             "trained_on": source.name,
             "trained_jobs": source.jobs,

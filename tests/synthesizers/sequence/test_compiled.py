@@ -15,7 +15,6 @@ from presage.synthesizers import SYNTHESIZERS, Request, Training, sample
 from presage.synthesizers._base import Drawing
 from presage.synthesizers.sequence import drawing as drawing_module
 from presage.synthesizers.sequence.compiled import CompiledSteps
-from presage.synthesizers.sequence.compiled._rare import any_rare, move_rare
 from presage.synthesizers.sequence.compiled._steps import draw, take_up
 from presage.synthesizers.sequence.drawing import Drawer
 from presage.synthesizers.sequence.features import HISTORY, Moment
@@ -23,7 +22,6 @@ from presage.synthesizers.sequence.forward import Weights
 from presage.synthesizers.sequence.meanings import Meanings
 from presage.synthesizers.sequence.memory import Memory
 from presage.synthesizers.sequence.model import SequenceModel
-from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.steps import NextJobs, Steps
 from presage.traces import Trace
 from tests.synthesizers.sequence.conftest import SMALL
@@ -68,7 +66,7 @@ def drawer(request: pytest.FixtureRequest) -> Drawer:
 
 def steps_of(drawer: Drawer, kind: type[Steps]) -> Steps:
     meanings = Meanings.of(drawer.columns, drawer.fields, drawer.week)
-    return kind(drawer.fields, drawer.weights, meanings, drawer.hours, drawer.rare)
+    return kind(drawer.fields, drawer.weights, meanings, drawer.hours)
 
 
 def copy_of(moment: Moment, memory: Memory) -> tuple[Moment, Memory]:
@@ -106,7 +104,6 @@ def same(ours: NextJobs, theirs: NextJobs) -> NDArray[np.bool_]:
         & (ours.gap_s == theirs.gap_s)
         & (ours.run_s == theirs.run_s)
         & (np.signbit(ours.run_s) == np.signbit(theirs.run_s))
-        & (ours.most_s == theirs.most_s)
     )
 
 
@@ -147,36 +144,6 @@ def test_few_streams_are_drawn_as_among_many(drawer: Drawer) -> None:
         one = slice(stream, stream + 1)
         alone = compiled._draw(moment.of(one), memory.of(one), user[one], chances[:, one].copy())
         assert all(np.array_equal(each[0], all_of[stream]) for each, all_of in zip(alone, many, strict=True))
-
-
-@pytest.mark.parametrize("far", [False, True])
-@pytest.mark.parametrize("seed", range(3))
-def test_rare_jobs_are_moved_to_where_numpy_moves_them(seed: int, far: bool) -> None:
-    rng = np.random.default_rng(seed)
-
-    def jobs(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        return (
-            rng.integers(-1, 2, count),
-            rng.integers(0, 3, (count, 4)),
-            np.rint(rng.exponential(20, count)),
-        )
-
-    rare = RareJobs.of(*jobs(2000))
-    rare = rare.with_all() if far else rare
-    user, words, run_s = jobs(500)
-    most_s = run_s + rng.choice([0.0, 5.0, np.inf], 500)
-    plain_s, compiled_s = run_s.copy(), run_s.copy()
-    rare.avoid(user, words, plain_s, most_s, np.random.default_rng(7))
-    assert any_rare(rare.keys, rare.few, user, words, run_s)
-    side = np.random.default_rng(7).choice([-1.0, 1.0], 500)
-    move_rare(rare.keys, rare.few, user, words, compiled_s, most_s, side, far)
-    np.testing.assert_array_equal(compiled_s, plain_s)
-    assert 0.1 < (plain_s != run_s).mean() < 0.9
-
-
-def test_no_job_is_rare_where_every_job_may_be_drawn() -> None:
-    none = RareJobs.none()
-    assert not any_rare(none.keys, none.few, np.zeros(1, np.int64), np.zeros((1, 3), np.int64), np.zeros(1))
 
 
 def test_a_whole_trace_is_the_same_by_kernels_and_by_numpy(
@@ -221,4 +188,4 @@ def test_kernels_are_compiled_once_for_all_logs(
     model.save(f"{tmp_path}/model")
     for each in (model, nameless, SequenceModel.load(f"{tmp_path}/model")):
         sample(each, Request(jobs=50))
-    assert [len(kernel.signatures) for kernel in (draw, take_up, any_rare)] == [1, 1, 1]
+    assert [len(kernel.signatures) for kernel in (draw, take_up)] == [1, 1]

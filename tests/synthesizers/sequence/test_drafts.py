@@ -52,7 +52,7 @@ class Table:
         now, held = self.moment.of(slice(rows)), self.memory.of(slice(rows))
         run_s, time_s = np.array(runs_s).ravel(), np.array(times_s).ravel()
         words = run_s.astype(np.int64)[:, None]
-        self.drafts.write(np.array(places), NextJobs(words, time_s - now.now_s, run_s, run_s), time_s)
+        self.drafts.write(np.array(places), NextJobs(words, time_s - now.now_s, run_s), time_s)
         now.work_today[:] += run_s
         now.now_s[:] = time_s
         held.add(words, np.zeros((rows, 1), np.float32), np.zeros((rows, 1), np.float32), run_s)

@@ -168,7 +168,7 @@ def from_frame(frame: Any, columns: Columns) -> JobTable:
 
 
 def _whole_or_not(number: Number, values: NDArray[np.float64]) -> NDArray[Any]:
-    return values.astype(np.int64) if number.whole else values
+    return values.astype(np.int64) if number.step >= 1 else values
 
 
 def _number(value: Any) -> float:

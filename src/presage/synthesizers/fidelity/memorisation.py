@@ -17,6 +17,7 @@ from presage.synthesizers.fidelity._boosting import area_under_curve
 from presage.synthesizers.fidelity._figures import Figures
 from presage.synthesizers.fidelity._jobs import NOMINAL, NUMBERS, has, job_frame
 from presage.synthesizers.fidelity._nearest import Space
+from presage.synthesizers.known_jobs import IN_A_ROW
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from presage.synthesizers.fidelity._jobs import FloatArray, IntArray
     from presage.traces import Trace
 
-SEQUENCE_JOBS = 4
 SAMPLE_JOBS = 2_000
 MOST_JOBS = 40_000
 BLOCK_JOBS = 100
@@ -146,10 +146,10 @@ def _sequence_keys(jobs: pl.DataFrame) -> NDArray[np.uint64]:
     order = named.sort("user", maintain_order=True)
     steps = [
         pl.col(name).shift(step).alias(f"{name} {step}")
-        for step in range(SEQUENCE_JOBS)
+        for step in range(IN_A_ROW)
         for name in (SIZE, "limit_s", RUN)
     ]
-    whole = pl.col("user") == pl.col("user").shift(SEQUENCE_JOBS - 1)
+    whole = pl.col("user") == pl.col("user").shift(IN_A_ROW - 1)
     return (
         order.select(whole.fill_null(value=False).alias("whole"), *steps)
         .filter("whole")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.synthesizers._clock import KINDS_OF_HOURS, kind_of_hour
-from presage.synthesizers.sequence.features import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from presage.synthesizers.columns import FloatArray, IntArray
     from presage.synthesizers.sequence.drawing import Drawer
-    from presage.synthesizers.sequence.fields import Flags
+    from presage.synthesizers.sequence.fields import Fields, Flags
 
 STEP = 0.8
 """How much of the difference, in logarithms, the first round takes back; later ones take less."""
@@ -41,16 +40,11 @@ class Drawn:
     hours: FloatArray
     """When they came, in hours since a Monday."""
 
-    def repeated(self, place: int, sort: tuple[int, ...]) -> float:
-        """Return how often a field is as in the job before; a run time about as in one of the same sort."""
-        here, before = self.words[1:], self.words[:-1]
-        counted = ~self.begins[1:]
-        if place == self.words.shape[1] - 1:
-            counted = counted & (here[:, sort] == before[:, sort]).all(axis=1)
-            same = np.abs(here[:, place] - before[:, place]) <= REACH
-        else:
-            same = here[:, place] == before[:, place]
-        return float((same[counted].sum() + 0.5) / (counted.sum() + 1))
+    def repeated(self, place: int, fields: Fields) -> float:
+        """Return how often a field is as in the job before, see `Fields.repetitions`; NaN where none could be."""
+        follows = np.flatnonzero(~self.begins[1:]) + 1
+        counted, same = fields.repetitions(place, self.words[follows], self.words[follows - 1])
+        return float((same.sum() + 0.5) / (counted.sum() + 1)) if counted.any() else float(np.nan)
 
 
 def calibrate(drawer: Drawer, log: Drawn, draw: Callable[[], Drawn], rounds: int) -> list[float]:
@@ -58,19 +52,19 @@ def calibrate(drawer: Drawer, log: Drawn, draw: Callable[[], Drawn], rounds: int
 
     How far: mean total variation of fields between `log` and what `draw` gives.
     """
-    arrays, sort = drawer.weights.arrays, drawer.fields.sort
+    arrays, fields = drawer.weights.arrays, drawer.fields
+    repeated = [log.repeated(place, fields) for place in range(len(fields.sizes))]
     distances = []
     for done in range(rounds):
         drawn = draw()
         step = STEP / (1 + 0.5 * done)
         apart = []
-        for place, size in enumerate(drawer.fields.sizes):
+        for place, size in enumerate(fields.sizes):
             wanted, got = (_shares(each.words[:, place], size) for each in (log, drawn))
             apart.append(0.5 * float(np.abs(got - wanted).sum()))
             arrays[f"fields.{place}.own.bias"] += step * _log_ratio(wanted, got, len(drawn.words))
-            if place:
-                often = _logit(log.repeated(place, sort)) - _logit(drawn.repeated(place, sort))
-                arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
+            often = np.nan_to_num(_logit(repeated[place]) - _logit(drawn.repeated(place, fields)))
+            arrays[f"fields.{place}.choice.bias"] += np.float32(step * often)
         wanted, got = (_shares(kind_of_hour(each.hours), KINDS_OF_HOURS) for each in (log, drawn))
         of_kind = step * _log_ratio(wanted, got, len(drawn.words))
         drawer.hours[:] += of_kind[kind_of_hour(np.arange(float(len(drawer.hours))))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from presage.synthesizers.sequence.drafts import Drafts
 from presage.synthesizers.sequence.features import Moment
 from presage.synthesizers.sequence.meanings import Meanings
 from presage.synthesizers.sequence.memory import Memory
-from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.steps import Steps
 from presage.synthesizers.sequence.tallies import Tally
 
@@ -42,8 +41,6 @@ class Drawer:
     """(168,): what makes gaps that end in an hour of the week likelier, as a logarithm."""
     drafts: int
     """How often each day of a stream is drawn, to keep the one nearest to the plan and to what is usual."""
-    rare: RareJobs = field(default_factory=RareJobs.none)
-    """Jobs of the log that are not to be drawn again."""
 
     def draw(self, plan: Plan, rng: np.random.Generator, drawing: Drawing) -> JobTable:
         """Return the jobs of all streams in the order of their arrival, with times."""
@@ -91,10 +88,10 @@ class Drawer:
         """Return what draws the next job of streams that have so many together."""
         meanings = Meanings.of(self.columns, self.fields, self.week)
         if jobs < WORTH_COMPILING or find_spec("numba") is None:
-            return Steps(self.fields, self.weights, meanings, self.hours, self.rare)
+            return Steps(self.fields, self.weights, meanings, self.hours)
         from presage.synthesizers.sequence.compiled import CompiledSteps
 
-        return CompiledSteps(self.fields, self.weights, meanings, self.hours, self.rare)
+        return CompiledSteps(self.fields, self.weights, meanings, self.hours)
 
     def _table(self, user: IntArray, words: IntArray, run_s: FloatArray, submit_ms: IntArray) -> JobTable:
         order = np.argsort(submit_ms, kind="stable")

@@ -9,6 +9,7 @@ import numpy as np
 
 from presage.synthesizers.columns import GAP, ORDERED, RUN, SIZE
 from presage.synthesizers.sequence.bins import Bins
+from presage.synthesizers.sequence.features import REACH
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,6 +76,21 @@ class Fields:
             category = columns.category(name)
             known.append(category.numbers() if category is not None and category.ordered else None)
         return [*known, self.run.high]
+
+    def repetitions(self, place: int, here: IntArray, before: IntArray) -> tuple[Flags, Flags]:
+        """Return which jobs can be told to repeat a field of the job before them, and which of these do.
+
+        Words are (jobs, fields) each. Numbers repeat where they are about the same: gaps between jobs of one day,
+        and run times of jobs of one sort.
+        """
+        last, sort = len(self.names) - 1, self.sort
+        counted = np.ones(len(here), np.bool_)
+        if place == 0:
+            counted = np.maximum(here[:, 0], before[:, 0]) < len(self.gap)
+        elif place == last:
+            counted = (here[:, sort] == before[:, sort]).all(axis=1)
+        reach = REACH if place in (0, last) else 0
+        return counted, counted & (np.abs(here[:, place] - before[:, place]) <= reach)
 
     def possible_gaps(self, fresh: Flags) -> Flags:
         """Return which words of the gap are possible for the first job of a day, and for others: (jobs, words)."""

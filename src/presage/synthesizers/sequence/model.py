@@ -10,6 +10,7 @@ import numpy as np
 from presage.synthesizers._base import WEEK_HOURS, Drawing, Synthesizer, Training
 from presage.synthesizers._files import drop_checkpoints
 from presage.synthesizers.columns import GAP, RUN, SIZE, Columns, JobTable
+from presage.synthesizers.known_jobs import KnownJobs
 from presage.synthesizers.sequence.bins import Bins
 from presage.synthesizers.sequence.calibration import Drawn, calibrate
 from presage.synthesizers.sequence.drawing import Drawer
@@ -17,7 +18,6 @@ from presage.synthesizers.sequence.fields import Fields, fit_fields, known_numbe
 from presage.synthesizers.sequence.forward import Weights
 from presage.synthesizers.sequence.meanings import CALM_GAP_S
 from presage.synthesizers.sequence.plans import Activity, Plan, Varying, activity_of, make_plan
-from presage.synthesizers.sequence.rare import RareJobs
 from presage.synthesizers.sequence.settings import Settings
 from presage.synthesizers.sequence.streams import QUARTER_S, WEEK_S, calendar_from, cut
 
@@ -27,7 +27,13 @@ if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
     from presage.traces import Trace
 
-CALIBRATION_JOBS = 50_000
+FEWEST_CALIBRATED, MOST_CALIBRATED, TIMES_CALIBRATED = 20_000, 50_000, 10
+"""How many jobs a round of calibration draws: as many as the log has, but for these bounds.
+
+Of a short log more, up to so many times as many, because chance is no reason to change anything.
+"""
+JOBS_IN_RANGE, FEWEST_RANGES = 40, 16
+"""Ranges of gaps and run times have at least so many jobs each, unless there were too few ranges then."""
 _PSEUDO_SESSIONS = 20.0
 """How many sessions the average hour of the day counts for where single hours of the week have few."""
 
@@ -41,10 +47,6 @@ class SequenceModel(Synthesizer):
 
     activity: Activity
     drawer: Drawer
-
-    @property
-    def knows_copies(self) -> bool:
-        return len(self.drawer.rare.keys) > 0
 
     @classmethod
     def _columns_of(cls, trace: Trace, *, private: bool) -> Columns:
@@ -65,9 +67,8 @@ class SequenceModel(Synthesizer):
         streams = cut(submit_ms, users, calendar)
         known = known_numbers(self.columns, whole.rows(streams.order))
         moment, gap_s = moments_of(submit_ms, streams, calendar, known)
-        fields = fit_fields(
-            self.columns, whole.rows(streams.order), gap_s, moment.done_today == 0, self.settings.ranges
-        )
+        ranges = min(self.settings.ranges, max(len(whole) // JOBS_IN_RANGE, FEWEST_RANGES))
+        fields = fit_fields(self.columns, whole.rows(streams.order), gap_s, moment.done_today == 0, ranges)
         examples = make_examples(fields, whole, streams, moment, gap_s, users)
         is_later = np.flatnonzero(streams.order >= len(table))
         network, record = train_network(examples, is_later, fields, self.columns, self.settings, training)
@@ -81,8 +82,7 @@ class SequenceModel(Synthesizer):
         record["calibration"] = self._calibrate(log, training.seed)
         if training.checkpoint is not None:
             drop_checkpoints(training.checkpoint)
-        rare = RareJobs.of(examples.user, examples.words, known[RUN])
-        self.drawer = replace(self.drawer, rare=rare)
+        self.known_jobs = KnownJobs.of(self.columns, whole, fields.run.high)
         return record
 
     def _learn_privately(self, whole: JobTable, training: Training) -> dict[str, Any]:
@@ -98,7 +98,8 @@ class SequenceModel(Synthesizer):
 
     def _calibrate(self, log: Drawn, seed: int) -> list[float]:
         rng = np.random.default_rng((seed, 1))
-        jobs = min(self.source.jobs, CALIBRATION_JOBS)
+        learned = self.source.jobs
+        jobs = min(max(learned, FEWEST_CALIBRATED), TIMES_CALIBRATED * learned, MOST_CALIBRATED)
 
         def draw() -> Drawn:
             plan = self._plan(jobs, self.source.first_ms, rng)
@@ -110,8 +111,7 @@ class SequenceModel(Synthesizer):
         return calibrate(self.drawer, log, draw, self.settings.calibration)
 
     def _draw(self, count: int, start_ms: int, rng: np.random.Generator, drawing: Drawing) -> JobTable:
-        drawer = replace(self.drawer, rare=self.drawer.rare.with_all()) if drawing.no_copies else self.drawer
-        drawn = drawer.draw(self._plan(count, start_ms, rng), rng, drawing).rows(slice(count))
+        drawn = self.drawer.draw(self._plan(count, start_ms, rng), rng, drawing).rows(slice(count))
         drawn.numbers[GAP][0] = (_times(drawn)[0] - start_ms) / 1000
         return drawn
 
@@ -134,7 +134,6 @@ class SequenceModel(Synthesizer):
             "rest_s": fields.rest_s, "echo": fields.echo, "limits_s": fields.limits_s,
             "sizes": np.array(fields.sizes),
             "week": self.drawer.week, "hours": self.drawer.hours,
-            "rare.keys": self.drawer.rare.keys, "rare.few": self.drawer.rare.few,
         }  # fmt: skip
         return {**known, **{f"network.{name}": value for name, value in self.drawer.weights.arrays.items()}}
 
@@ -155,10 +154,7 @@ class SequenceModel(Synthesizer):
             **{name: arrays[name] for name in ("rest_s", "echo", "limits_s")},
         )
         weights = Weights(_under("network.", arrays))
-        rare = RareJobs(arrays["rare.keys"], arrays["rare.few"]) if "rare.keys" in arrays else RareJobs.none()
-        self.drawer = Drawer(
-            self.columns, fields, weights, arrays["week"], arrays["hours"], self.settings.drafts, rare
-        )
+        self.drawer = Drawer(self.columns, fields, weights, arrays["week"], arrays["hours"], self.settings.drafts)
 
     def _users(self, table: JobTable) -> IntArray:
         """Return a number for each job's user; without users all jobs are one person's."""

@@ -85,7 +85,7 @@ class Wanted(Drawn):
     often: FloatArray
     """How often each field is as in the job before."""
 
-    def repeated(self, place: int, sort: tuple[int, ...]) -> float:
+    def repeated(self, place: int, fields: Fields) -> float:
         """Return how often a field is as in the job before."""
         return float(self.often[place])
 
@@ -187,7 +187,7 @@ def _count_jobs(
     examples = make_examples(fields, table, units.streams, moment, gap_s, nobody)
     hours = (moment.now_s + gap_s) / 3600
     again = echoes(examples, known[RUN])
-    return examples, word_tables(units, examples, fields.names, hours, gap_s >= CALM_GAP_S, again)
+    return examples, word_tables(units, examples, fields, hours, gap_s >= CALM_GAP_S, again)
 
 
 def _with_users(columns: Columns, users: int) -> Columns:

@@ -21,9 +21,9 @@ class Settings:
     rate: float = parameter(1e-3, "highest learning rate", above=0, maximum=1)
     decay: float = parameter(1e-2, "weight decay", minimum=0, maximum=10)
     batch: int = parameter(
-        256, "jobs in a batch, or users' weeks of a private model", minimum=1, maximum=1_000_000
+        256, "jobs in a batch, at most, or users' weeks of a private model", minimum=1, maximum=1_000_000
     )
-    ranges: int = parameter(128, "ranges that gaps and run times are cut into", minimum=4, maximum=1000)
+    ranges: int = parameter(128, "ranges that gaps and run times are cut into, at most", minimum=4, maximum=1000)
     calibration: int = parameter(
         6, "rounds in which drawn jobs are compared with the log's", minimum=0, maximum=100
     )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from presage.synthesizers.sequence.forward import Weights
     from presage.synthesizers.sequence.meanings import Meanings
     from presage.synthesizers.sequence.memory import Memory
-    from presage.synthesizers.sequence.rare import RareJobs
 
 
 class NextJobs(NamedTuple):
@@ -31,27 +30,20 @@ class NextJobs(NamedTuple):
     words: IntArray  # (A, F)
     gap_s: FloatArray
     run_s: FloatArray
-    most_s: FloatArray
-    """How long it may run."""
 
 
 class Steps:
     """Draws jobs of streams. What it was made of must not change before the last one is drawn."""
 
-    def __init__(
-        self, fields: Fields, weights: Weights, meanings: Meanings, hours: FloatArray, rare: RareJobs
-    ) -> None:
-        self._fields, self._weights, self._meanings = fields, weights, meanings
-        self._hours, self._rare = hours, rare
+    def __init__(self, fields: Fields, weights: Weights, meanings: Meanings, hours: FloatArray) -> None:
+        self._fields, self._weights, self._meanings, self._hours = fields, weights, meanings, hours
         # Three for each field, one more for a number that may be near another, and one for where in its range it
         # lies: the gap and the run time. They are used in the order of the fields.
         self._chances = 3 * len(fields.names) + 4
 
     def next_jobs(self, moment: Moment, memory: Memory, user: IntArray, rng: np.random.Generator) -> NextJobs:
         """Return the next job of each stream."""
-        new = self._draw(moment, memory, user, rng.random((self._chances, len(user))))
-        self._avoid_rare(user, new, rng)
-        return new
+        return self._draw(moment, memory, user, rng.random((self._chances, len(user))))
 
     def take_up(self, moment: Moment, memory: Memory, new: NextJobs) -> None:
         """Let the jobs just drawn be the last ones of their streams, and be remembered."""
@@ -65,7 +57,7 @@ class Steps:
         memory.add(words, *self._weights.remember(words), new.run_s)
 
     def _draw(self, moment: Moment, memory: Memory, user: IntArray, chances: FloatArray) -> NextJobs:
-        """Return the next jobs, whether rare or not; `chances` are random numbers in [0, 1) of each stream."""
+        """Return the next jobs; `chances` are random numbers in [0, 1) of each stream."""
         fields, weights, last = self._fields, self._weights, len(self._fields.names) - 1
         words = np.empty((len(user), last + 1), np.int64)
         fresh = moment.done_today == 0
@@ -88,11 +80,7 @@ class Steps:
             )  # fmt: skip
         bound_s, before_s = fields.run_bound_s(words), memory.run_of_same_sort_s(words)
         run_s = run_seconds(self._meanings, words[:, last], bound_s, before_s, chances[-1])
-        return NextJobs(words, gap_s, run_s, np.maximum(bound_s, run_s))
-
-    def _avoid_rare(self, user: IntArray, new: NextJobs, rng: np.random.Generator) -> None:
-        """Move run times of jobs that are equal to rare ones of the log."""
-        self._rare.avoid(user, new.words, new.run_s, new.most_s, rng)
+        return NextJobs(words, gap_s, run_s)
 
     def _favour(self, moment: Moment) -> NDArray[np.float32]:
         """Return how much likelier each word of the gap is for the hour in which it would end: (A, V)."""

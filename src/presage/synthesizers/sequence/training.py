@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from presage.synthesizers.sequence.streams import Streams
 
 SCORED_AT_ONCE = 2048
+STEPS_IN_ROUND, SMALLEST_BATCH = 32, 16
+"""Batches of short logs are smaller, down to a bound, so that a round through their jobs has so many steps."""
 LOOKED_AT = 16
 """Jobs of a unit, drawn anew each time, by which a private step looks at it."""
 PRIOR_JOBS = 10_000
@@ -46,10 +48,11 @@ def train_network(
     Checkpoints stay, so that it need not be done again if what follows is interrupted.
     """
     own = settings
-    recipe = Recipe(own.epochs, own.patience, own.batch, own.rate, own.decay)
+    everything = np.arange(len(examples.words))
+    batch = min(own.batch, max(len(everything) // STEPS_IN_ROUND, SMALLEST_BATCH))
+    recipe = Recipe(own.epochs, own.patience, batch, own.rate, own.decay)
     users = int(examples.user.max()) + 1
     shape = Shape(fields.sizes, users, own.width, own.hidden, dropout=own.dropout)
-    everything = np.arange(len(examples.words))
 
     def fresh(rows: IntArray) -> SequenceNetwork:
         torch.manual_seed(training.seed)

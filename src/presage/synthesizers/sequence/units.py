@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from presage.synthesizers._clock import KINDS_OF_HOURS, kind_of_hour
-from presage.synthesizers.sequence.features import REACH
 from presage.synthesizers.sequence.streams import DAY_S, DAYS, Calendar, calendar_from, streams_of
 
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
     from presage.synthesizers.sequence.examples import Examples
-    from presage.synthesizers.sequence.fields import Flags
+    from presage.synthesizers.sequence.fields import Fields, Flags
     from presage.synthesizers.sequence.streams import Streams
 
 MOST_COUNTED = 16.0
@@ -141,28 +140,28 @@ def plan_tables(units: Units, work: FloatArray) -> dict[str, FloatArray]:
 def word_tables(
     units: Units,
     examples: Examples,
-    names: tuple[str, ...],
+    fields: Fields,
     hours: FloatArray,
     calm: Flags,
     echo: tuple[IntArray, FloatArray],
 ) -> dict[str, FloatArray]:
     """Return what is known of jobs: how often each word comes, how often it comes again, and at which hours.
 
-    `names` are those of the fields. `calm` jobs begin a session. `echo` are jobs that have an earlier one like
-    them, and how their run times differ.
+    `calm` jobs begin a session. `echo` are jobs that have an earlier one like them, and how their run times
+    differ.
     """
     unit = units.unit
     kind = kind_of_hour(hours)
     tables = {
         f"words {name}": bounded(unit, examples.words[:, place], int(examples.nothing[place]), MOST_COUNTED)
-        for place, name in enumerate(names)
+        for place, name in enumerate(fields.names)
     }
     rows, ratios = echo
     return {
         **tables,
         "hours": bounded(unit, kind, KINDS_OF_HOURS, MOST_COUNTED),
         "starts": bounded(unit[calm], kind[calm], KINDS_OF_HOURS, MOST_STARTS),
-        "again": _again(units, examples),
+        "again": _again(units, examples, fields),
         "echo": bounded(unit[rows], np.searchsorted(ECHO_EDGES, ratios), len(ECHO_EDGES) + 1, MOST_STARTS),
     }
 
@@ -192,20 +191,17 @@ def _users_by_weeks(user: IntArray, weeks: int) -> FloatArray:
     return np.cumsum(exactly[::-1])[::-1].astype(np.float64)
 
 
-def _again(units: Units, examples: Examples) -> FloatArray:
-    """Return for each field how many jobs have one before them, and how many of those have its word again."""
+def _again(units: Units, examples: Examples, fields: Fields) -> FloatArray:
+    """Return for each field how many jobs could repeat it, and how many of these do."""
     words = examples.words
     follows = np.flatnonzero(units.streams.of_rows()[1] > 0)
     here, before = words[follows], words[follows - 1]
-    alike = (here[:, examples.sort] == before[:, examples.sort]).all(axis=1)
-    last = words.shape[1] - 1
     owners, cells = [], []
-    for place in range(last + 1):
-        counted = alike if place == last else np.ones(len(follows), np.bool_)
-        same = counted & (np.abs(here[:, place] - before[:, place]) <= (REACH if place == last else 0))
+    for place in range(words.shape[1]):
+        counted, same = fields.repetitions(place, here, before)
         for cell, chosen in ((2 * place, counted), (2 * place + 1, same)):
             owners.append(units.unit[follows[chosen]])
             cells.append(np.full(int(chosen.sum()), cell))
     # Each job is in up to two cells of every field.
-    most = MOST_COUNTED * float(np.sqrt(2 * (last + 1)))
-    return bounded(np.concatenate(owners), np.concatenate(cells), 2 * (last + 1), most)
+    count = 2 * words.shape[1]
+    return bounded(np.concatenate(owners), np.concatenate(cells), count, MOST_COUNTED * float(np.sqrt(count)))

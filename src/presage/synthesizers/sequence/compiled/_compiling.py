@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from numba import njit
 from numba.extending import overload, register_jitable
 
-from presage.synthesizers.sequence import bins, features, meanings, rare
+from presage.synthesizers.sequence import bins, features, meanings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,6 @@ for _shared in (
     features.filled, features.next_usual, features.work_of,
     bins.draw_between, bins.draw_below,
     meanings.gap_seconds, meanings.calm_hours, meanings.sessions_until, meanings.run_seconds,
-    rare.mixed,
 ):  # fmt: skip
     register_jitable(_shared)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @compiled
 def draw(
     parts: Parts, meanings: Meanings, moment: Moment, held: Held, user: np.ndarray, chances: np.ndarray,
-    words: np.ndarray, gap_s: np.ndarray, run_s: np.ndarray, most_s: np.ndarray,
+    words: np.ndarray, gap_s: np.ndarray, run_s: np.ndarray,
 ) -> None:  # fmt: skip
     """Write the next job of each stream; see `Steps`."""
     streams, last = words.shape[0], words.shape[1] - 1
@@ -50,7 +50,6 @@ def draw(
             elif place == last:
                 before_s: Any = run_of_same_sort_s(parts, held, a, words[a])
                 run_s[a] = run_seconds(meanings, words[a, last], bound_s, before_s, chances[-1, a])
-                most_s[a] = max(bound_s, run_s[a])
 
 
 @compiled
