@@ -1,18 +1,22 @@
-"""How true synthetic traces are: every family on one log, the flagship on six, three seeds each; some privately.
+"""How true synthetic traces are: the flagship on six logs, every family on two, three seeds each; some privately.
+
+The other families are on the other logs with one seed.
 
 Prints one JSON object. Every cell is a file of its own under docs/results/data/synthesizers: an interrupted run
 goes on with the first cell that is missing, and several processes may work on different cells.
 
 Protocol: a model learns from a window of a log and draws as many jobs as it learned from. The report compares
 them with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and
-the natural level of everything else. Settings are the defaults for every log. Run times are learned from five
+the natural level of everything else. Settings are the defaults for every log. Run times are learned from fifteen
 traces of each flagship, because what is learned varies with the trace: `run_ratios`, of which the first is that
-of the report; `queues` are replays of the same five. Replays are at a load of 0.75; waits of synthetic jobs come
-from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view while the flagship was built, RICC and
-CTC-SP2 for what it copies, RICC, Theta and HPC2N for which draft is kept, RICC for how run times are repeated.
-Private models have the same settings, an epsilon of 8 and a delta of 1e-5, each for its own unit: a user's week
-for the flagship, a job for the others. `no-copies` are other traces of the flagship's models, without any job
-that is equal to one of the log. These models are kept in out/synthesizers.
+of the report; `several` compares all fifteen with the log, and `queues` are their replays. Replays are at a load
+of 0.75; waits of synthetic jobs come from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view
+while the flagship was built, RICC, CTC-SP2 and HPC2N for what it copies, RICC, Theta and HPC2N for which draft is
+kept, RICC and HPC2N for how run times are repeated, Theta, CTC-SP2 and RICC for how gaps are, Theta for how a
+short log is learned. Private models have the same settings, an epsilon of 8 and a delta of 1e-5, each for its own
+unit: a user's week for the flagship, a job for the others. `no-copies` and `common-copies` are other traces of the
+flagship's models, five of each: no job, or as many as come, may be equal to one of the log. These models are kept
+in out/synthesizers.
 
     python benchmarks/synthesizers.py                             # what is missing
     python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so
@@ -40,8 +44,11 @@ from presage.synthesizers import (
     load_synthesizer,
     sample,
 )
+from presage.synthesizers.fidelity.correlations import compare_correlations
+from presage.synthesizers.fidelity.marginals import compare_marginals
 from presage.synthesizers.fidelity.replay import replay_alike
 from presage.synthesizers.fidelity.report import report
+from presage.synthesizers.fidelity.temporal import compare_rhythms
 from presage.synthesizers.fidelity.usefulness import measure_usefulness
 from presage.traces import Trace, read_trace
 
@@ -56,15 +63,18 @@ SEEDS = (1, 2, 3)
 LOAD = 0.75
 WAITS = "fcfs+easy"
 FLAGSHIP = "sequence"
-TRACES = 5
+TRACES, FEW_TRACES = 15, 5
 """Of each flagship, to learn run times from: with single ones the error varies by a tenth."""
 FAMILIES = (
     FLAGSHIP, "lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion",
 )  # fmt: skip
 PRIVATE = (FLAGSHIP, "tvae", "row-transformer")
+PROMISED = "SDSC-BLUE"
 PROMISE = Privacy(epsilon=8.0, delta=1e-5)
 PRIVATE_SEEDS = (1, 2, 3)
-NO_COPIES, QUEUES = "no-copies", "queues"
+COPIES = {"no-copies": 0.0, "common-copies": 1.0}
+"""Which share of jobs may be copies, where it is not the default."""
+QUEUES, SEVERAL = "queues", "several"
 SHUFFLED = "shuffled"
 """The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""
 
@@ -87,8 +97,12 @@ LOGS = {
     "Theta": Log("ALCF-Theta-2018-excerpt.txt.gz", 0, 2_000, 1_000),
     "openb": Log("openb/openb_pod_list_default.csv.gz", 0, 5_000, 2_200),
 }
+COMPARED = ("SDSC-BLUE", "Theta")
+"""Logs on which all families have three seeds: the first, and the one without users, where others come near."""
 REPLAYED = ("SDSC-BLUE", "HPC2N", "CTC-SP2", "RICC")
 """Logs that say how many processors their machine has."""
+REPEATED = ("HPC2N", "RICC")
+"""Logs of which more than 1 % of the jobs are equal to many others."""
 
 
 @cache
@@ -102,20 +116,20 @@ def windows(name: str) -> tuple[Trace, Trace]:
 
 
 def learned(
-    name: str, family: str, seed: int, privacy: Privacy | None = None, *, no_copies: bool = False
+    name: str, family: str, seed: int, privacy: Privacy | None = None, *, copies: float | None = None
 ) -> dict[str, Any]:
     """Train a family on a log and report on what it draws, as many jobs as the window has."""
     real, _ = windows(name)
     model = trained(name, family, seed, privacy)
     begin = time.process_time()
-    asked = Request(jobs=len(real), seed=seed, no_copies=no_copies)
+    asked = Request(jobs=len(real), seed=seed, copies=copies)
     drawn = sample(model, asked)
     draw_s = time.process_time() - begin
     if real.manifest.machine.cpus:
         drawn = sample(model, replace(asked, waits=WAITS))
     figures = measured(name, drawn, seed)
     if family == FLAGSHIP:
-        figures["run_ratios"] = run_ratios(name, model, asked)
+        figures["run_ratios"] = run_ratios(name, model, asked, TRACES if copies is None else FEW_TRACES)
     kept = ("epochs", "best_epoch", "calibration", "privacy")
     record = {key: value for key, value in model.record.items() if key in kept}
     return {
@@ -143,19 +157,21 @@ def trained(name: str, family: str, seed: int, privacy: Privacy | None) -> Synth
     return model
 
 
-def run_ratios(name: str, model: Synthesizer, asked: Request) -> list[float]:
+def run_ratios(name: str, model: Synthesizer, asked: Request, count: int) -> list[float]:
     """Return the error of run times learned from each of several traces over that learned from the log.
 
     The first trace, the one that is asked for, is the one that everything else is measured on.
     """
     real, later = windows(name)
-    return [measure_usefulness(real, each, later, seed=asked.seed).run.ratio for each in several(model, asked)]
+    return [
+        measure_usefulness(real, each, later, seed=asked.seed).run.ratio for each in several(model, asked, count)
+    ]
 
 
 def queues(name: str, seed: int) -> dict[str, Any]:
     """Replay several traces of a flagship, of which the first is that of its report."""
     real, later = windows(name)
-    drawn = several(trained(name, FLAGSHIP, seed, None), Request(jobs=len(real), seed=seed))
+    drawn = several(trained(name, FLAGSHIP, seed, None), Request(jobs=len(real), seed=seed), TRACES)
     found = [replay_alike(real, each, later, load=LOAD) for each in drawn]
     return {
         f"{each.policy} {each.metric}": [of_trace.outcomes[place].synthetic for of_trace in found]
@@ -163,13 +179,31 @@ def queues(name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def several(model: Synthesizer, asked: Request) -> Iterator[Trace]:
+def alike(name: str, seed: int) -> dict[str, Any]:
+    """Compare several traces of a flagship with the log, of which the first is that of its report."""
+    real, _ = windows(name)
+    found = [
+        (compare_marginals(real, each), compare_correlations(real, each), compare_rhythms(real, each))
+        for each in several(trained(name, FLAGSHIP, seed, None), Request(jobs=len(real), seed=seed), TRACES)
+    ]
+    return {
+        "mean_ks": [marginals.mean_ks for marginals, _, _ in found],
+        "pearson_difference": [correlations.pearson_difference for _, correlations, _ in found],
+        **{
+            key: [getattr(rhythms.synthetic, key) for _, _, rhythms in found]
+            for key in ("ac1", "ac24", "same_user", "repeated")
+            if np.isfinite(getattr(found[0][2].real, key))
+        },
+    }
+
+
+def several(model: Synthesizer, asked: Request, count: int) -> Iterator[Trace]:
     """Yield traces with seeds of their own, the one that is asked for first."""
-    for seed in range(asked.seed, asked.seed + TRACES * len(SEEDS), len(SEEDS)):
+    for seed in range(asked.seed, asked.seed + count * len(SEEDS), len(SEEDS)):
         yield sample(model, replace(asked, seed=seed))
 
 
-def shuffled(name: str, _family: str, seed: int) -> dict[str, Any]:
+def shuffled(name: str, seed: int) -> dict[str, Any]:
     """Report on the log's own jobs in any order."""
     real, _ = windows(name)
     order = np.random.default_rng(seed).permutation(len(real))
@@ -216,17 +250,19 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
     for seed in SEEDS:
         for name in LOGS:
             found[f"{name}/{FLAGSHIP}/{seed}"] = partial(learned, name, FLAGSHIP, seed)
-            found[f"{name}/{NO_COPIES}/{seed}"] = partial(learned, name, FLAGSHIP, seed, no_copies=True)
+            found[f"{name}/{SEVERAL}/{seed}"] = partial(alike, name, seed)
         for name in REPLAYED:
             found[f"{name}/{QUEUES}/{seed}"] = partial(queues, name, seed)
-    first = next(iter(LOGS))
-    for seed in SEEDS:
+        for name in REPEATED:
+            for words, share in COPIES.items():
+                found[f"{name}/{words}/{seed}"] = partial(learned, name, FLAGSHIP, seed, copies=share)
+    for name, seed in [(each, seed) for each in LOGS for seed in (SEEDS if each in COMPARED else SEEDS[:1])]:
         for family in FAMILIES:
-            found.setdefault(f"{first}/{family}/{seed}", partial(learned, first, family, seed))
-        found[f"{first}/{SHUFFLED}/{seed}"] = partial(shuffled, first, SHUFFLED, seed)
+            found.setdefault(f"{name}/{family}/{seed}", partial(learned, name, family, seed))
+        found[f"{name}/{SHUFFLED}/{seed}"] = partial(shuffled, name, seed)
     for seed in PRIVATE_SEEDS:
         for family in PRIVATE:
-            found[f"{first}/private-{family}/{seed}"] = partial(learned, first, family, seed, PROMISE)
+            found[f"{PROMISED}/private-{family}/{seed}"] = partial(learned, PROMISED, family, seed, PROMISE)
     return found
 
 

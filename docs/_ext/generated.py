@@ -818,6 +818,8 @@ def synthesizer_results(what: str, part: str = "") -> str:
         return synthesizer_tables.NONE
     whole = {
         "goals": (synthesizer_tables.goal_head, synthesizer_tables.goal_rows),
+        "several": (synthesizer_tables.several_head, synthesizer_tables.several_rows),
+        "rivals": (synthesizer_tables.rival_head, synthesizer_tables.rival_rows),
         "shuffled": (synthesizer_tables.shuffled_head, synthesizer_tables.shuffled_rows),
         "traces": (synthesizer_tables.trace_head, synthesizer_tables.trace_rows),
         "queues": (synthesizer_tables.queue_head, synthesizer_tables.queue_rows),

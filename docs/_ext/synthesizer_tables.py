@@ -16,7 +16,12 @@ FLAGSHIP = "sequence"
 ROW_MODELS = ("lublin", "copula", "tvae", "ctgan", "copula-gan", "row-transformer", "diffusion")
 PRIVATE = ("sequence", "tvae", "row-transformer")
 """Kinds that were also measured under a promise of privacy, in cells of their own."""
-NO_COPIES, QUEUES = "no-copies", "queues"
+SHARES = {"no-copies": "0", "common-copies": "1"}
+"""Cells of other traces of the flagship → what was said of copies when they were drawn."""
+QUEUES, SEVERAL = "queues", "several"
+SEVERAL_FIGURES = {"mean_ks": ("marginals", "mean_ks"), "pearson_difference": ("pearson_difference",)}
+"""Of several traces → where that of the first one stands."""
+AWAY = {"ac1": "ac1", "same_user": "same user", "repeated": "repeated"}
 SHUFFLED = "shuffled"
 FIRST = "SDSC-BLUE"
 """The log on which all families are measured."""
@@ -68,6 +73,28 @@ def run_error(cell: Cell) -> float | None:
     ratios = cell.get("run_ratios")
     found: float | None = mean(ratios) if ratios else at("usefulness", "run", "ratio")(cell)
     return found
+
+
+def over_traces(key: str, *first: str) -> Number:
+    """Return the mean of a figure over several traces of a network; of the one trace there is where it has one."""
+
+    def find(cell: Cell) -> float | None:
+        traces = at(SEVERAL, key)(cell)
+        return mean(traces) if traces else at(*first)(cell)
+
+    return find
+
+
+def away(key: str) -> Number:
+    """Return how far a number of the rhythm is from the log's, as the mean over several traces of a network."""
+
+    def find(cell: Cell) -> float | None:
+        own, real = at("rhythms", "synthetic", key)(cell), at("rhythms", "real", key)(cell)
+        if own is None or real is None:
+            return None
+        return mean(abs(each - real) for each in cell.get(SEVERAL, {}).get(key, [own]))
+
+    return find
 
 
 def always(number: float) -> Number:
@@ -200,15 +227,38 @@ def log_rows(part: str) -> Rows:
 
 
 def copies_rows(part: str) -> Rows:
-    """Return the flagship on every log, as it is and without copies, below later jobs."""
+    """Return the flagship on every log, as it is and with other shares of copies, below later jobs."""
     rows: Rows = []
     for log in LOGS:
-        known, without = cells_of(log, FLAGSHIP), cells_of(log, NO_COPIES)
-        if without:
+        known = cells_of(log, FLAGSHIP)
+        others = {words: found for cell, words in SHARES.items() if (found := cells_of(log, cell))}
+        if others:
             (_, *later) = _log_itself(part, known)[-1]
             rows.append((f"**{log}**: later jobs", *later))
             rows.append(_row(part, f"`{FLAGSHIP}`", known))
-            rows.append(_row(part, "… with `--no-copies`", without))
+            rows += [_row(part, f"… with `--copies {words}`", found) for words, found in others.items()]
+    return rows
+
+
+def rival_head() -> tuple[str, ...]:
+    """Return the names of the columns of `rival_rows`."""
+    return (
+        "AUC with what came before",
+        "later jobs",
+        f"`{FLAGSHIP}`",
+        "the log, shuffled",
+        *map("`{}`".format, ROW_MODELS),
+    )
+
+
+def rival_rows() -> Rows:
+    """Return how well what each family draws is told from each log by what came before."""
+    own, later = at("sequence_auc"), at("natural", "sequence_auc")
+    rows: Rows = []
+    for log in LOGS:
+        if known := cells_of(log, FLAGSHIP):
+            families = [[own(cell) for cell in cells_of(log, each)] for each in (FLAGSHIP, SHUFFLED, *ROW_MODELS)]
+            rows.append((log, *(told(each, ".2f") for each in ([later(cell) for cell in known], *families))))
     return rows
 
 
@@ -258,6 +308,26 @@ def trace_rows() -> Rows:
             means = [f"{mean(ratios):.3f}" for ratios in networks]
             rows.append((log, *means, _with_error(every, ".3f"), told([each[0] for each in networks], ".3f")))
     return rows
+
+
+def several_head() -> tuple[str, ...]:
+    """Return the names of the columns of `several_rows`."""
+    return ("", "KS", "Pearson difference", *(f"{words}, away from the log's" for words in AWAY.values()), "ac24")
+
+
+def several_rows() -> Rows:
+    """Return means over several traces of each network, and their standard deviation over networks."""
+    numbers = [
+        *(over_traces(key, *first) for key, first in SEVERAL_FIGURES.items()),
+        *(away(key) for key in AWAY),
+        over_traces("ac24", "rhythms", "synthetic", "ac24"),
+    ]
+    known = {log: [cell for cell in cells_of(log, FLAGSHIP) if SEVERAL in cell] for log in LOGS}
+    return [
+        (log, *(told([number(cell) for cell in cells], ".3f") for number in numbers))
+        for log, cells in known.items()
+        if cells
+    ]
 
 
 def queue_head() -> tuple[str, ...]:
@@ -314,8 +384,13 @@ def _slowdowns(folder: Path) -> str:
 
 
 def cells_of(log: str, family: str) -> list[Cell]:
-    """Return the cells of all seeds that are there."""
-    return [json.loads(path.read_text()) for path in sorted((CELLS / log / family).glob("*.json"))]
+    """Return the cells of all seeds that are there, those of the flagship with what several of its traces have."""
+    found = []
+    for path in sorted((CELLS / log / family).glob("*.json")):
+        several = CELLS / log / SEVERAL / path.name
+        known = {SEVERAL: json.loads(several.read_text())} if family == FLAGSHIP and several.exists() else {}
+        found.append({**json.loads(path.read_text()), **known})
+    return found
 
 
 def told(values: list[float | None], form: str) -> str:
@@ -388,11 +463,12 @@ class Goal:
 
 def goals(log: str) -> list[Goal]:
     """Return what was asked of the flagship, with the numbers that were set beforehand for SDSC-BLUE."""
+    ks, pearson = (over_traces(key, *first) for key, first in SEVERAL_FIGURES.items())
     before = at("sequence_auc")
     best = _best_row_model(log)
     return [
-        Goal("KS ≤ 0.06", ".3f", at("marginals", "mean_ks"), high=always(0.06)),
-        Goal("Pearson difference ≤ 0.05", ".3f", at("pearson_difference"), high=always(0.05)),
+        Goal("KS ≤ 0.06", ".3f", ks, high=always(0.06)),
+        Goal("Pearson difference ≤ 0.05", ".3f", pearson, high=always(0.05)),
         Goal("run > limit ≤ 0.5 %", ".1%", at("constraints", "synthetic", "over_limit"), high=always(0.005)),
         Goal("unseen sizes ≤ 0.5 %", ".1%", at("constraints", "synthetic", "new_sizes"), high=always(0.005)),
         _near("ac1", "ac1", 0.06),
@@ -433,13 +509,7 @@ def goal_rows() -> Rows:
 
 def _near(words: str, key: str, most: float) -> Goal:
     """Return that a number of the rhythm is at most so far from the log's."""
-    own, real = at("rhythms", "synthetic", key), at("rhythms", "real", key)
-
-    def apart(cell: Cell) -> float | None:
-        sides = own(cell), real(cell)
-        return None if None in sides else abs(sides[0] - sides[1])
-
-    return Goal(f"{words}, away from the log's ≤ {most:.2f}", ".3f", apart, high=always(most))
+    return Goal(f"{words}, away from the log's ≤ {most:.2f}", ".3f", away(key), high=always(most))
 
 
 def _no_more(key: str, words: str) -> Goal:
