@@ -5,18 +5,18 @@ The other families are on the other logs with one seed.
 Prints one JSON object. Every cell is a file of its own under docs/results/data/synthesizers: an interrupted run
 goes on with the first cell that is missing, and several processes may work on different cells.
 
-Protocol: a model learns from a window of a log and draws as many jobs as it learned from. The report compares
-them with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and
-the natural level of everything else. Settings are the defaults for every log. Run times are learned from fifteen
-traces of each flagship, because what is learned varies with the trace: `run_ratios`, of which the first is that
-of the report; `several` compares all fifteen with the log, and `queues` are their replays. Replays are at a load
-of 0.75; waits of synthetic jobs come from FCFS with EASY backfilling on the log's machine. SDSC-BLUE was in view
-while the flagship was built, RICC, CTC-SP2 and HPC2N for what it copies, RICC, Theta and HPC2N for which draft is
-kept, RICC and HPC2N for how run times are repeated, Theta, CTC-SP2 and RICC for how gaps are, Theta for how a
-short log is learned. Private models have the same settings, an epsilon of 8 and a delta of 1e-5, each for its own
-unit: a user's week for the flagship, a job for the others. `no-copies` and `common-copies` are other traces of the
-flagship's models, five of each: no job, or as many as come, may be equal to one of the log. These models are kept
-in out/synthesizers.
+Protocol: a model learns from a window of a log and draws as many jobs as it learned from. The report compares them
+with the window; the jobs that follow the window in the log (`later`) are what forecasts are tested on, and the
+natural level of everything else. Settings are the defaults for every log. Run times are learned from fifteen
+traces of each flagship, because what is learned varies with the trace: `run_ratios`, of which the first is that of
+the report; `several` compares all fifteen with the log, and `queues` are their replays; `loads` are five that were
+asked for at other loads. Replays are at a load of 0.75; waits of synthetic jobs come from FCFS with EASY
+backfilling on the log's machine. SDSC-BLUE was in view while the flagship was built, RICC, CTC-SP2 and HPC2N for
+what it copies, RICC, Theta and HPC2N for which draft is kept, RICC and HPC2N for how run times are repeated,
+Theta, CTC-SP2 and RICC for how gaps are, Theta for how a short log is learned. Private models have the same
+settings, an epsilon of 8 and a delta of 1e-5, each for its own unit: a user's week for the flagship, a job for the
+others. `no-copies` and `common-copies` are other traces of the flagship's models, five of each: no job, or as many
+as come, may be equal to one of the log. These models are kept in out/synthesizers.
 
     python benchmarks/synthesizers.py                             # what is missing
     python benchmarks/synthesizers.py --only SDSC-BLUE/sequence   # cells whose names begin so
@@ -74,7 +74,9 @@ PROMISE = Privacy(epsilon=8.0, delta=1e-5)
 PRIVATE_SEEDS = (1, 2, 3)
 COPIES = {"no-copies": 0.0, "common-copies": 1.0}
 """Which share of jobs may be copies, where it is not the default."""
-QUEUES, SEVERAL = "queues", "several"
+QUEUES, SEVERAL, LOADS = "queues", "several", "loads"
+ASKED_LOADS = (None, 0.6, 0.9)
+"""None: as it comes."""
 SHUFFLED = "shuffled"
 """The log's own jobs in any order at the log's own times: what a perfect model of rows would draw."""
 
@@ -197,6 +199,26 @@ def alike(name: str, seed: int) -> dict[str, Any]:
     }
 
 
+def at_loads(name: str, seed: int) -> dict[str, Any]:
+    """Compare traces that were asked for at other loads with those that come, all replayed at the same load."""
+    real, later = windows(name)
+    model = trained(name, FLAGSHIP, seed, None)
+    found: dict[str, Any] = {}
+    for load in ASKED_LOADS:
+        drawn = list(several(model, Request(jobs=len(real), seed=seed, load=load), FEW_TRACES))
+        rhythms = [compare_rhythms(real, each).synthetic for each in drawn]
+        outcomes = [replay_alike(real, each, later, load=LOAD).outcomes for each in drawn]
+        found[str(load or "as it comes")] = {
+            "ac1": [each.ac1 for each in rhythms],
+            "ac24": [each.ac24 for each in rhythms],
+            **{
+                f"{each.policy} {each.metric}": [of_trace[place].synthetic for of_trace in outcomes]
+                for place, each in enumerate(outcomes[0])
+            },
+        }
+    return found
+
+
 def several(model: Synthesizer, asked: Request, count: int) -> Iterator[Trace]:
     """Yield traces with seeds of their own, the one that is asked for first."""
     for seed in range(asked.seed, asked.seed + count * len(SEEDS), len(SEEDS)):
@@ -253,6 +275,7 @@ def cells() -> dict[str, Callable[[], dict[str, Any]]]:
             found[f"{name}/{SEVERAL}/{seed}"] = partial(alike, name, seed)
         for name in REPLAYED:
             found[f"{name}/{QUEUES}/{seed}"] = partial(queues, name, seed)
+            found[f"{name}/{LOADS}/{seed}"] = partial(at_loads, name, seed)
         for name in REPEATED:
             for words, share in COPIES.items():
                 found[f"{name}/{words}/{seed}"] = partial(learned, name, FLAGSHIP, seed, copies=share)

@@ -819,6 +819,7 @@ def synthesizer_results(what: str, part: str = "") -> str:
     whole = {
         "goals": (synthesizer_tables.goal_head, synthesizer_tables.goal_rows),
         "several": (synthesizer_tables.several_head, synthesizer_tables.several_rows),
+        "loads": (synthesizer_tables.load_head, synthesizer_tables.load_rows),
         "rivals": (synthesizer_tables.rival_head, synthesizer_tables.rival_rows),
         "shuffled": (synthesizer_tables.shuffled_head, synthesizer_tables.shuffled_rows),
         "traces": (synthesizer_tables.trace_head, synthesizer_tables.trace_rows),

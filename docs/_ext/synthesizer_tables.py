@@ -18,7 +18,7 @@ PRIVATE = ("sequence", "tvae", "row-transformer")
 """Kinds that were also measured under a promise of privacy, in cells of their own."""
 SHARES = {"no-copies": "0", "common-copies": "1"}
 """Cells of other traces of the flagship → what was said of copies when they were drawn."""
-QUEUES, SEVERAL = "queues", "several"
+QUEUES, SEVERAL, LOADS = "queues", "several", "loads"
 SEVERAL_FIGURES = {"mean_ks": ("marginals", "mean_ks"), "pearson_difference": ("pearson_difference",)}
 """Of several traces → where that of the first one stands."""
 AWAY = {"ac1": "ac1", "same_user": "same user", "repeated": "repeated"}
@@ -350,6 +350,28 @@ def queue_rows() -> Rows:
                 ),
             ))  # fmt: skip
     return rows
+
+
+def load_head() -> tuple[str, ...]:
+    """Return the names of the columns of `load_rows`."""
+    fcfs = (f"{words}, {title}" for policy, title, _, words, _ in REPLAYS if policy == "fcfs+easy")
+    return ("log", "load asked for", "ac1", "ac24", *fcfs)
+
+
+def load_rows() -> Rows:
+    """Return what becomes of traces that are asked for at another load; all are replayed at the same one."""
+    forms = {"ac1": ".2f", "ac24": ".2f"}
+    forms |= {f"{policy} {metric}": form for policy, _, metric, _, form in REPLAYS if policy == "fcfs+easy"}
+    return [
+        (
+            log,
+            load,
+            *(told([mean(network[load][key]) for network in networks], form) for key, form in forms.items()),
+        )
+        for log in LOGS
+        if (networks := cells_of(log, LOADS))
+        for load in networks[0]
+    ]
 
 
 def _with_error(values: list[float], form: str) -> str:
