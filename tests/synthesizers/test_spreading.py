@@ -5,10 +5,11 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from presage.synthesizers._spreading import DAY_MS, HOUR_MS, WEEK_MS, can_spread, spread, stretches_of
+from presage.synthesizers._spreading import DAY_MS, WEEK_MS, can_spread, spread, stretches_of
 
 MONDAY_MS = 1_700_438_400_000
 """2023-11-20 00:00 UTC."""
+HOUR_MS = 3_600_000
 WEEKS = 10
 
 Times = NDArray[np.int64]

@@ -14,7 +14,7 @@ import polars as pl
 if TYPE_CHECKING:
     from presage.synthesizers.columns import FloatArray, IntArray
 
-HOUR_MS, DAY_MS, WEEK_MS = 3_600_000, 86_400_000, 604_800_000
+DAY_MS, WEEK_MS = 86_400_000, 604_800_000
 PERIODS = (WEEK_MS, DAY_MS)
 """By what days of users move: where the trace is too short for weeks, by days."""
 FEWEST_PERIODS = 2
@@ -44,11 +44,12 @@ def spread(submit_ms: IntArray, stretches: IntArray, span_ms: float, rng: np.ran
     first, last = int(submit_ms[0]), int(submit_ms[-1])
     period = next(each for each in PERIODS if min(last - first, span_ms) >= FEWEST_PERIODS * each)
     begin, end = _bounds(submit_ms, stretches)
+    most = np.floor((first + span_ms - end) / period)
     if span_ms < last - first:
-        least, most = -((begin - first) // period), np.floor((first + span_ms - end) / period)
+        least = -((begin - first) // period)
         moved = end > first + span_ms
     else:
-        least, most = -((begin - last) // period), np.floor((first + span_ms - end) / period)
+        least = -((begin - last) // period)
         # As many as leave all weeks equally full, those that there were and those that come to them.
         room = np.maximum(most - least + 1, 0)
         moved = rng.random(len(room)) < room / ((last - first) / period + room)

@@ -33,7 +33,7 @@ FEWEST_CALIBRATED, MOST_CALIBRATED, TIMES_CALIBRATED = 20_000, 50_000, 10
 Of a short log more, up to so many times as many, because chance is no reason to change anything.
 """
 JOBS_IN_RANGE, FEWEST_RANGES = 40, 16
-"""Ranges of gaps and run times have at least so many jobs each, unless there were too few ranges then."""
+"""Ranges of gaps and run times have about so many jobs each, or more, unless there were too few ranges then."""
 _PSEUDO_SESSIONS = 20.0
 """How many sessions the average hour of the day counts for where single hours of the week have few."""
 
